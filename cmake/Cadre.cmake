@@ -1,0 +1,74 @@
+# What every target of the project shares: language level, warnings, sanitizers, and the three kinds of target.
+
+include(GNUInstallDirs)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_package(Threads REQUIRED)
+
+add_library(cadre_options INTERFACE)
+target_compile_options(cadre_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
+  # No contraction behind our back: the same source gives the same bits with every compiler.
+  -ffp-contract=off
+  $<$<BOOL:${CADRE_WERROR}>:-Werror>)
+if(CADRE_SANITIZE)
+  target_compile_options(cadre_options INTERFACE -fsanitize=${CADRE_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(cadre_options INTERFACE -fsanitize=${CADRE_SANITIZE})
+endif()
+if(CADRE_FUZZ)
+  target_compile_options(cadre_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# cadre_library(<folder> SOURCES ... [DEPS folder ...] [LIBS external ...])
+# One static library for one folder of src/. DEPS are the folders it may use; nothing else is linked, so an include
+# against the direction of docs/design.md section 6 fails in the arrow test of that folder.
+function(cadre_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(cadre_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(cadre_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  list(TRANSFORM ARG_DEPS PREPEND cadre_)
+  target_link_libraries(cadre_${name} PRIVATE cadre_options PUBLIC ${ARG_DEPS} ${ARG_LIBS})
+  set_property(GLOBAL APPEND PROPERTY CADRE_LIBRARIES ${name})
+endfunction()
+
+# cadre_test(<name> SOURCES ... DEPS folder ... [ARGS ...] [LABELS ...])
+# One GoogleTest program. It may use tests/support and the unpacked goldens (CADRE_GOLDENS).
+function(cadre_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS;LIBS" ${ARGN})
+  add_executable(test_${name} ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPS PREPEND cadre_)
+  target_link_libraries(test_${name} PRIVATE cadre_options cadre_test_support ${ARG_DEPS} ${ARG_LIBS}
+    GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND test_${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  add_dependencies(test_${name} cadre_goldens)
+endfunction()
+
+# cadre_fuzzer(<name> SOURCES ... DEPS folder ...)
+# A file that defines LLVMFuzzerTestOneInput. With CADRE_FUZZ it is a libFuzzer program fuzz_<name>; always, it is a
+# test that replays the cases once found in tests/fuzz/corpus/<name>.
+function(cadre_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  list(TRANSFORM ARG_DEPS PREPEND cadre_)
+  if(CADRE_FUZZ)
+    add_executable(fuzz_${name} ${ARG_SOURCES})
+    target_link_libraries(fuzz_${name} PRIVATE cadre_options ${ARG_DEPS})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  endif()
+  add_executable(replay_${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  target_link_libraries(replay_${name} PRIVATE cadre_options ${ARG_DEPS})
+  add_test(NAME fuzz_replay_${name}
+    COMMAND replay_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  set_tests_properties(fuzz_replay_${name} PROPERTIES LABELS "input" TIMEOUT 300)
+endfunction()

@@ -20,16 +20,16 @@ namespace cadre {
 // The kinds of failure. Each maps to one exit code of the command line and one HTTP status (see code_info).
 enum class Code : std::uint8_t {
   kOk,
-  kInvalidArgument,   // a flag, field or request that cannot be honoured as written
-  kNotFound,          // a file, model, adapter or tensor that is not there
-  kInvalidFile,       // a file whose content is malformed or contradicts itself
-  kUnsupported,       // well-formed, understood, and not something this build can do
-  kNoBackend,         // the gate refused every backend, or the one that was required
-  kLimitExceeded,     // prompt longer than the context, file over its limit, queue full
-  kOutOfMemory,       // foreseen before allocation
-  kConflict,          // a name taken, an adapter busy
-  kCancelled,         // stopped by the caller
-  kInternal,          // a bug; never reachable from a file or a request
+  kInvalidArgument,  // a flag, field or request that cannot be honoured as written
+  kNotFound,         // a file, model, adapter or tensor that is not there
+  kInvalidFile,      // a file whose content is malformed or contradicts itself
+  kUnsupported,      // well-formed, understood, and not something this build can do
+  kNoBackend,        // the gate refused every backend, or the one that was required
+  kLimitExceeded,    // prompt longer than the context, file over its limit, queue full
+  kOutOfMemory,      // foreseen before allocation
+  kConflict,         // a name taken, an adapter busy
+  kCancelled,        // stopped by the caller
+  kInternal,         // a bug; never reachable from a file or a request
 };
 
 struct CodeInfo {

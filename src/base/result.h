@@ -22,21 +22,21 @@ Status error(Code code, const Parts&... parts) {
 #define CADRE_CONCAT(a, b) CADRE_CONCAT_INNER(a, b)
 
 // Returns the Status of `expr` to the caller if it is not ok.
-#define CADRE_TRY(expr)                                          \
-  do {                                                           \
+#define CADRE_TRY(expr)                                                                    \
+  do {                                                                                     \
     if (::cadre::Status cadre_status_ = (expr); !cadre_status_.ok()) return cadre_status_; \
   } while (false)
 
 // CADRE_ASSIGN(auto x, f()): x is f()'s value, or its Status is returned to the caller.
 #define CADRE_ASSIGN(lhs, expr) CADRE_ASSIGN_INNER(CADRE_CONCAT(cadre_result_, __LINE__), lhs, expr)
-#define CADRE_ASSIGN_INNER(tmp, lhs, expr)   \
-  auto tmp = (expr);                         \
+#define CADRE_ASSIGN_INNER(tmp, lhs, expr)       \
+  auto tmp = (expr);                             \
   if (!tmp.ok()) return std::move(tmp).status(); \
   lhs = std::move(tmp).value()
 
 // A broken invariant of ours: never reachable from a file or a request.
-#define CADRE_CHECK(cond, text) \
-  do {                          \
+#define CADRE_CHECK(cond, text)                                          \
+  do {                                                                   \
     if (!(cond)) ::cadre::check_failed(#cond, text, __FILE__, __LINE__); \
   } while (false)
 

@@ -1,0 +1,103 @@
+// Ops: everything a model family computes with, besides Experts. Calls enqueue on exec.stream and return.
+//
+// Activations are float32 [rows, width] with unit stride in the last dimension and any row stride; weights have the
+// file's dtype (BF16, F16 or F32). Shapes are checked where models are built; an op's own checks are for bugs.
+#pragma once
+
+#include <cadre/moe_spec.h>
+
+#include <memory>
+
+#include "lora/table.h"
+#include "ops/batch.h"
+#include "tensor/exec.h"
+
+namespace cadre {
+
+// Rotary embedding of the first `dim` elements of each head, in halves (x[i], x[i + dim/2]).
+struct Rope {
+  enum class Length : std::uint8_t {
+    kFixed,     // one table for all lengths
+    kDynamic,   // NTK: the base grows with the sequence length beyond original_context
+    kLongShort  // LongRoPE: `inv_freq` up to original_context, `long_inv_freq` beyond
+  };
+  Length length = Length::kFixed;
+  int dim = 0;
+  View inv_freq;       // float32 [dim / 2]
+  View long_inv_freq;  // float32 [dim / 2], kLongShort only
+  float scale = 1;     // of cos and sin (attention_factor)
+  std::int64_t original_context = 0;
+  double theta = 10000, factor = 1;  // kDynamic only
+};
+
+// Key-value pages of one layer: float32 [pages, 2, page_size, kv_heads, head_dim]; 0 is keys, 1 is values. Position p
+// of a sequence lies in page blocks[p / page_size], row p % page_size.
+struct AttentionSpec {
+  float scale = 0;          // of the scores, 1/sqrt(head_dim) for most
+  std::int64_t window = 0;  // keys seen, itself included; 0: all
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual const char* name() const = 0;
+
+  // out [T, H] = table[ids] (+ scale * B A[:, id] for rows with an adapter; a replacement takes the table's place).
+  // `lora` may be null.
+  virtual void embed(const Exec&, View out, View table, const Batch&, const LoraTable* lora) const = 0;
+
+  // out [L, H] = x[rows].
+  virtual void gather_rows(const Exec&, View out, View x, View rows) const = 0;
+
+  // y = x W^T + bias (+ scale * B (A x)). x [T, K], weight [N, K], bias [N] or undefined, out [T, N]. slots int32 [T],
+  // read only where `lora` is not null. The delta comes after the base sum, so base rows never depend on adapters.
+  virtual void linear(const Exec&, View out, View x, View weight, View bias, const LoraTable* lora,
+                      View slots) const = 0;
+
+  // out = x / sqrt(mean(x^2) + eps) * weight over the last dimension; x [T, D] or [T, heads, D]; may be in place.
+  virtual void rms_norm(const Exec&, View out, View x, View weight, float eps) const = 0;
+
+  // Mamba-2's gated norm: y = x * silu(gate), RMS-normalised within each of `groups` equal parts, times weight.
+  virtual void gated_group_norm(const Exec&, View out, View x, View gate, View weight, int groups, float eps) const = 0;
+
+  // out = a + b; may be in place.
+  virtual void add(const Exec&, View out, View a, View b) const = 0;
+
+  // Gated: out = act(gate) * up. Otherwise out = act(up), gate undefined. All [T, I].
+  virtual void activate(const Exec&, View out, View gate, View up, const ActivationSpec&) const = 0;
+
+  // x [T, H] *= sigmoid(gate [T, 1]).
+  virtual void scale_by_sigmoid(const Exec&, View x, View gate) const = 0;
+
+  // Clamps every element of x to [-limit, limit], in place.
+  virtual void clamp(const Exec&, View x, float limit) const = 0;
+
+  // Rotates x [T, heads, D] in place by batch.positions.
+  virtual void rope(const Exec&, View x, const Rope&, const Batch&) const = 0;
+
+  // Writes k and v [T, kv_heads, D] into the pages at batch.positions.
+  virtual void write_kv(const Exec&, View pages, View k, View v, const Batch&) const = 0;
+
+  // Causal attention of q [T, heads, D] over the pages; out [T, heads, D]. heads is a multiple of kv_heads. The order
+  // of every sum depends on absolute positions only, so the bits do not depend on how a prompt was cut.
+  virtual void attention(const Exec&, View out, View q, View pages, const AttentionSpec&, const Batch&) const = 0;
+
+  // Causal depthwise convolution followed by silu. x, out [T, C]; weight [C, 1, W]; bias [C] or undefined; state
+  // float32 [slots, C, W - 1]: the last inputs of each sequence, oldest first, updated.
+  virtual void conv1d_silu(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const = 0;
+
+  // Mamba-2 (arXiv:2405.21060), one step for each row: dt = clamp(softplus(dt + dt_bias), dt_min, dt_max),
+  // S = S * exp(dt * -exp(A_log)) + dt * x B^T, y = S C + D x. x, out [T, heads, P]; dt [T, heads]; B, C
+  // [T, groups, N]; a_log, d, dt_bias [heads]; state float32 [slots, heads, P, N], updated.
+  struct SsmScan {
+    View x, dt, b, c;
+    View a_log, d, dt_bias;
+    float dt_min = 0, dt_max = 0;
+  };
+  virtual void ssm_scan(const Exec&, View out, const SsmScan&, View state, const Batch&) const = 0;
+};
+
+// Every op in float32 in a fixed order, on any CPU: the yardstick.
+std::unique_ptr<Ops> make_reference_ops();
+
+}  // namespace cadre

@@ -150,6 +150,9 @@ rm -f "$build_root/sanitizer_probe"
 if [[ -n $missing_tool ]]; then
   record skipped 'sanitizers: tests of outside input' "$missing_tool is not installed"
 else
+  symbolizer=/usr/lib/llvm-19/bin/llvm-symbolizer
+  if [[ -x $symbolizer ]]; then export ASAN_SYMBOLIZER_PATH=${ASAN_SYMBOLIZER_PATH:-$symbolizer}; fi
+  export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
   # Only the programs that read outside input are built a second time.
   if build asan input_tests; then
     say "asan: running the tests of outside input"
@@ -168,6 +171,8 @@ if [[ -z $filter ]]; then
       mapfile -d '' -t sources < <(find src include tests tools examples bench -type f \
         \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) -print0)
     fi
+    # A file that was just deleted is still tracked.
+    for i in "${!sources[@]}"; do [[ -f ${sources[i]} ]] || unset "sources[i]"; done
     if ((${#sources[@]} == 0)); then
       record failed 'source layout' 'no source file found'
     elif clang-format-19 --dry-run --Werror "${sources[@]}"; then

@@ -33,7 +33,7 @@ option_value() {
   printf '%s\n' "$2"
 }
 
-# run_logged LOG COMMAND...: all output goes to LOG; the last lines of it are shown if the command fails.
+# run_logged LOG COMMAND...: all output goes to LOG; its last lines are shown if the command fails.
 run_logged() {
   local log=$1 status=0
   shift
@@ -48,7 +48,9 @@ show_failure() {
   local log=$1 status=$2
   shift 2
   warn "failed with status $status: $*"
-  tail -n 60 "$log" | sed 's/^/  | /' >&2
+  # Only what this command said: a log holds one "$ command" line for each.
+  awk '/^\$ / { text = ""; next } { text = text $0 "\n" } END { printf "%s", text }' "$log" | tail -n 60 |
+    sed 's/^/  | /' >&2
   warn "the whole output is in $log"
 }
 

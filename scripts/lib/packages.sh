@@ -25,6 +25,7 @@ tools | python3            | 3.9  | runs the comparison of chat templates with J
 tools | python3-jinja2     | 3    | what chat templates are compared with
 tools | clang-19           | -    | the build with address and undefined-behaviour sanitizers
 tools | libclang-rt-19-dev | -    | the sanitizers and the fuzzer of clang-19
+tools | llvm-19            | -    | names functions and lines in the reports of the sanitizers
 tools | clang-format-19    | -    | checks the layout of the sources
 tools | clang-tidy-19      | -    | the linter of the tidy preset
 TABLE

@@ -52,17 +52,17 @@ say "built in $(elapsed "$build_start")"
 
 # --- show ------------------------------------------------------------------------------------------------------------
 
-cadre=$build_dir/src/cli/cadre
+bin=$(cd "$build_dir/src/cli" && pwd -P)
+export PATH=$bin:$PATH
 failed=0
 
 # show COMMAND...: prints a command as one would type it, then runs it.
 show() {
-  local word text=
+  local word text='' status=0
   for word in "$@"; do
     if [[ $word =~ ^[A-Za-z0-9_./:=,+-]+$ ]]; then text+=" $word"; else text+=" '${word//\'/\'\\\'\'}'"; fi
   done
   printf '\n$%s\n' "$text"
-  local status=0
   "$@" </dev/null || status=$?
   if ((status)); then
     warn "that ended with status $status"
@@ -70,18 +70,20 @@ show() {
   fi
 }
 
-for name in qwen3_moe nemotron_h; do
-  model=examples/models/$name
-  printf '\n=== %s: the model as it is, and under three adapters\n' "$name"
+# shellcheck disable=SC2016
+printf '\n$ export PATH="%s:$PATH"\n$ cd "%s"\n' "$bin" "$cadre_root/examples/models"
+cd examples/models
+for model in qwen3_moe nemotron_h; do
+  printf '\n=== %s: the model as it is, and under three adapters\n' "$model"
   adapters=()
   for adapter in spanish jargon elements; do adapters+=(--adapter "$adapter=$model/adapters/$adapter"); done
-  # Every adapter answers the same question; "elements" is the one that was trained for it.
-  show "$cadre" run --model "$model" "${adapters[@]}" --use all --chat 'Element: gold' --max-tokens 32
-  show "$cadre" run --model "$model" --adapter "spanish=$model/adapters/spanish" --use spanish \
+  # All answer the same question; "elements" is the adapter that was trained for it.
+  show cadre run --model "$model" "${adapters[@]}" --use all --chat 'Element: gold' --max-tokens 32
+  show cadre run --model "$model" --adapter "spanish=$model/adapters/spanish" --use spanish \
     --prompt 'En el principio' --max-tokens 32
-  show "$cadre" explain --model "$model"
+  show cadre explain --model "$model"
 done
 
 printf '\n'
 ((failed == 0)) || die "$failed of 6 commands failed"
-say "done in $(elapsed "$start"); the program is $cadre, and '$cadre --help' says what else it does"
+say "done in $(elapsed "$start"); the program is $bin/cadre, and its --help says what else it does"

@@ -144,7 +144,7 @@ if ((${#missing[@]} == 0)); then
 fi
 
 known_release "$release" ||
-  say "package names were checked on Debian 12 and Ubuntu 24.04; $release_name is tried with the names of Debian 12"
+  say "package names are known for Debian 12 and 13 and Ubuntu 24.04; $release_name is tried with the names of Debian 12"
 say "${#missing[@]} of ${#all[@]} packages needed to $what are missing on $release_name:"
 if ((${#required[@]})); then print_packages "${required[@]}"; fi
 if ((${#optional[@]})); then print_packages "${optional[@]}"; fi

@@ -41,10 +41,10 @@ package_name() {
   esac
 }
 
-# known_release RELEASE: whether the names were checked there.
+# known_release RELEASE: whether the names are known to be right there.
 known_release() {
   case $1 in
-    debian:12 | ubuntu:24.04) return 0 ;;
+    debian:12 | debian:13 | ubuntu:24.04) return 0 ;;
     *) return 1 ;;
   esac
 }

@@ -1,0 +1,52 @@
+// A model folder's weights: one safetensors file, or shards with an index.
+#pragma once
+
+#include <cadre/status.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace cadre {
+
+class Checkpoint {
+ public:
+  // Looks for, in this order: model.safetensors; model.safetensors.index.json with its shards; a single *.safetensors
+  // file of another name. Every header is read and checked, no element is. Pickled weights are refused.
+  static Result<std::shared_ptr<Checkpoint>> open(const std::filesystem::path& folder);
+
+  const std::string& folder() const { return folder_; }
+  const TensorInfo* find(std::string_view name) const;  // nullptr if there is none
+  std::vector<std::string_view> names() const;          // sorted
+  std::size_t tensor_count() const { return by_name_.size(); }
+  std::uint64_t tensor_bytes() const { return tensor_bytes_; }
+  const std::vector<std::shared_ptr<SafetensorsFile>>& files() const { return files_; }
+  // Tensors that a shard holds and the index does not list: they are found as all others, and worth a warning.
+  const std::vector<std::string>& unlisted() const { return unlisted_; }
+
+  // The tensor's pages are not needed for now. `tensor` must be of this checkpoint.
+  void drop_pages(const TensorInfo& tensor) const;
+
+ private:
+  struct Entry {
+    const TensorInfo* tensor;
+    const SafetensorsFile* file;
+  };
+  Checkpoint() = default;
+  Status add(std::shared_ptr<SafetensorsFile> file);
+  Status open_shards(const std::filesystem::path& index);
+
+  std::string folder_;
+  std::vector<std::shared_ptr<SafetensorsFile>> files_;
+  std::map<std::string_view, Entry> by_name_;  // keys live in the files' headers
+  std::uint64_t tensor_bytes_ = 0;
+  std::vector<std::string> unlisted_;
+};
+
+}  // namespace cadre

@@ -13,7 +13,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=scripts/lib/common.sh
 source "$here/lib/common.sh"
 
-build_dir=build/quickstart setup=1
+build_dir=$cadre_root/build/quickstart setup=1
 while (($#)); do
   case $1 in
     --build-dir)
@@ -33,7 +33,8 @@ while (($#)); do
   esac
   shift
 done
-[[ $build_dir == /* ]] || [[ $PWD == "$cadre_root" ]] || [[ $build_dir == build/quickstart ]] || build_dir=$PWD/$build_dir
+mkdir -p "$build_dir"
+build_dir=$(cd "$build_dir" && pwd -P)
 cd "$cadre_root"
 
 start=$SECONDS
@@ -42,7 +43,6 @@ if ((setup)); then "$here/setup.sh" --for run; fi
 # --- build -----------------------------------------------------------------------------------------------------------
 
 build_start=$SECONDS
-mkdir -p "$build_dir"
 log=$build_dir/quickstart.log
 : >"$log"
 say "building the cadre program in $build_dir with $(cores) jobs (log: $log)"

@@ -30,7 +30,7 @@ struct Rope {
   double theta = 10000, factor = 1;  // kDynamic only
 };
 
-// Key-value pages of one layer: float32 [pages, 2, page_size, kv_heads, head_dim]; 0 is keys, 1 is values. Position p
+// Key-value pages of one layer: float32 [pages, 2, page_size, kv_heads * head_dim]; 0 is keys, 1 is values. Position p
 // of a sequence lies in page blocks[p / page_size], row p % page_size.
 struct AttentionSpec {
   float scale = 0;          // of the scores, 1/sqrt(head_dim) for most

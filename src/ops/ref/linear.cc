@@ -1,0 +1,98 @@
+#include <vector>
+
+#include "ops/ref/access.h"
+#include "ops/ref/reference_ops.h"
+
+namespace cadre {
+namespace {
+
+// Rows of x that one pass over the weights serves: at K = 2048 they fill 512 KiB, half of a usual L2 cache.
+constexpr std::int64_t kRowBlock = 64;
+
+struct Adapters {
+  const LoraEntry* entries = nullptr;
+  int slots = 0;
+  View slot_of;  // int32 [T]
+
+  const LoraEntry* of(std::int64_t t) const {
+    if (entries == nullptr) return nullptr;
+    const std::int64_t slot = index_at(slot_of, t);
+    CADRE_CHECK(slot < slots, "linear: no such adapter slot");
+    return slot < 0 ? nullptr : &entries[slot];
+  }
+};
+
+void base_product(ThreadPool& threads, const View& out, const View& x, const View& weight, const View& bias,
+                  const Adapters& adapters) {
+  const std::int64_t tokens = x.dim(0), k = x.dim(1), n_total = weight.dim(0);
+  const std::int64_t blocks = (tokens + kRowBlock - 1) / kRowBlock;
+  const std::int64_t cost = k * std::min(tokens, kRowBlock);
+  threads.parallel_for(blocks * n_total, grain_for(cost), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t n = item % n_total, first = item / n_total * kRowBlock;
+      const void* w = weight_row(weight, n);
+      const float b = bias.defined() ? element(bias.data, bias.dtype, n) : 0.0f;
+      for (std::int64_t t = first; t < std::min(tokens, first + kRowBlock); ++t) {
+        const LoraEntry* entry = adapters.of(t);
+        const bool replaced = entry != nullptr && entry->replacement != nullptr;
+        const float sum = replaced ? dot(advance(entry->replacement, entry->replacement_dtype, n * k),
+                                         entry->replacement_dtype, row(x, t), k)
+                                   : dot(w, weight.dtype, row(x, t), k);
+        row(out, t)[n] = bias.defined() ? sum + b : sum;
+      }
+    }
+  });
+}
+
+// out += B (scale * (A x)) for the rows that have an adapter. Every row is on its own.
+void add_deltas(ThreadPool& threads, const View& out, const View& x, const Adapters& adapters) {
+  const std::int64_t k = x.dim(1), n_total = out.dim(1);
+  std::vector<std::int64_t> rows;
+  std::int64_t max_rank = 0;
+  for (std::int64_t t = 0; t < x.dim(0); ++t) {
+    const LoraEntry* entry = adapters.of(t);
+    if (entry == nullptr || entry->rank == 0) continue;
+    rows.push_back(t);
+    max_rank = std::max<std::int64_t>(max_rank, entry->rank);
+  }
+  const std::int64_t count = static_cast<std::int64_t>(rows.size());
+  std::vector<float> shrunk(static_cast<std::size_t>(count * max_rank));
+  threads.parallel_for(count * max_rank, grain_for(k), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t t = rows[static_cast<std::size_t>(item / max_rank)], r = item % max_rank;
+      const LoraEntry& entry = *adapters.of(t);
+      if (r >= entry.rank) continue;
+      shrunk[static_cast<std::size_t>(item)] =
+          entry.scale * dot(advance(entry.a, entry.a_dtype, r * k), entry.a_dtype, row(x, t), k);
+    }
+  });
+  threads.parallel_for(count * n_total, grain_for(max_rank), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t i = item / n_total, n = item % n_total, t = rows[static_cast<std::size_t>(i)];
+      const LoraEntry& entry = *adapters.of(t);
+      row(out, t)[n] +=
+          dot(advance(entry.b, entry.b_dtype, n * entry.rank), entry.b_dtype, shrunk.data() + i * max_rank, entry.rank);
+    }
+  });
+}
+
+}  // namespace
+
+void ReferenceOps::linear(const Exec& exec, View out, View x, View weight, View bias, const LoraTable* lora,
+                          View slots) const {
+  const std::int64_t tokens = x.dim(0), k = x.dim(1), n = weight.dim(0);
+  CADRE_CHECK(is_activation(x, {tokens, k}), "linear: x is not float32 [T, K]");
+  CADRE_CHECK(is_weight(weight, {n, k}), "linear: weight is not [N, K] of a weight type");
+  CADRE_CHECK(is_activation(out, {tokens, n}), "linear: out is not float32 [T, N]");
+  CADRE_CHECK(!bias.defined() || is_weight(bias, {n}), "linear: bias is not [N] of a weight type");
+  CADRE_CHECK(lora == nullptr || (lora->width() == 1 && is_index(slots, tokens)), "linear: adapters without slots");
+  Adapters adapters;
+  if (lora != nullptr) adapters = {lora->entries(), lora->slots(), slots};
+
+  exec.launch([=, threads = exec.threads] {
+    base_product(*threads, out, x, weight, bias, adapters);
+    if (adapters.entries != nullptr) add_deltas(*threads, out, x, adapters);
+  });
+}
+
+}  // namespace cadre

@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+
+#include "gate/gate.h"
+
+namespace cadre::gate_internal {
+namespace {
+
+// Weighted mean, over the token mix, of a candidate's time over the best admitted time at each count.
+std::vector<double> relative_times(const std::vector<Candidate>& candidates,
+                                   const std::vector<std::pair<int, double>>& mix) {
+  std::vector<double> relative(candidates.size(), 0.0);
+  double total = 0;
+  for (const auto& [tokens, share] : mix) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Candidate& c : candidates) {
+      if (c.admitted) best = std::min(best, c.predicted_us.at(tokens));
+    }
+    if (best <= 0 || best == std::numeric_limits<double>::infinity()) continue;
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      relative[i] += share * candidates[i].predicted_us.at(tokens) / best;
+    total += share;
+  }
+  for (double& r : relative) r = total > 0 ? r / total : 1.0;
+  return relative;
+}
+
+constexpr double kTie = 1.05;  // within 5 % the list's order decides: the cost model is not better than that
+
+std::string join(const std::vector<std::string>& parts, const char* separator) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
+  return text;
+}
+
+std::string reasons(const Candidate& c) {
+  std::vector<std::string> parts;
+  parts.reserve(c.refusals.size());
+  for (const Refusal& refusal : c.refusals) parts.push_back(message(refusal));
+  return join(parts, "; ");
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row.back();
+}
+
+std::string times(double factor) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1fx", factor);
+  return text;
+}
+
+}  // namespace
+
+Status check_names(const Policy& policy, const std::vector<std::string>& known) {
+  for (const std::string& name : policy.names) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+      return edit_distance(name, a) < edit_distance(name, b);
+    });
+    std::string hint;
+    if (nearest != known.end() && edit_distance(name, *nearest) <= std::max<std::size_t>(2, nearest->size() / 3)) {
+      hint = ", did you mean '" + *nearest + "'?";
+    }
+    return error(Code::kInvalidArgument, policy.origin, ": unknown backend '", name, "'", hint,
+                 hint.empty() ? ", want one of: " : " (known: ", join(known, ", "), hint.empty() ? "" : ")");
+  }
+  return {};
+}
+
+Result<std::size_t> decide(Selection& selection, const std::vector<std::pair<int, double>>& mix) {
+  std::vector<Candidate>& candidates = selection.candidates;
+  const Policy& policy = selection.policy;
+  const auto named = [&](const Candidate& c) {
+    return std::find(policy.names.begin(), policy.names.end(), c.backend) != policy.names.end();
+  };
+  if (policy.kind == PolicyKind::kExclude) {
+    for (Candidate& c : candidates) {
+      if (!named(c)) continue;
+      c.refusals.push_back({Reason::kExcluded, "exclude " + c.backend + " (" + policy.origin + ")", "not excluded"});
+      c.admitted = false;
+    }
+  }
+  const std::vector<double> relative = relative_times(candidates, mix);
+
+  std::optional<std::size_t> fastest, chosen;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].admitted) least = std::min(least, relative[i]);
+  }
+  for (std::size_t i = 0; i < candidates.size() && !fastest; ++i) {
+    if (candidates[i].admitted && relative[i] <= least * kTie) fastest = i;
+  }
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if ((policy.kind == PolicyKind::kRequire || policy.kind == PolicyKind::kPrefer) && named(candidates[i]) &&
+        candidates[i].admitted) {
+      chosen = i;
+    }
+  }
+  if (!chosen && policy.kind == PolicyKind::kPrefer && fastest) {
+    for (const Candidate& c : candidates) {
+      if (named(c)) {
+        selection.warnings.push_back("preferred backend " + c.backend + " (" + policy.origin + ") is refused, using " +
+                                     candidates[*fastest].backend + " instead: " + reasons(c));
+      }
+    }
+  }
+  if (!chosen && policy.kind != PolicyKind::kRequire) chosen = fastest;
+
+  Status failure;
+  if (!chosen) {
+    std::vector<std::string> refused, admitted;
+    for (const Candidate& c : candidates) {
+      if (c.admitted) admitted.push_back(c.backend);
+      if (!c.admitted && (policy.kind != PolicyKind::kRequire || named(c)))
+        refused.push_back(c.backend + ": " + reasons(c));
+    }
+    failure = policy.kind == PolicyKind::kRequire
+                  ? error(Code::kNoBackend, "required backend (", policy.origin, ") is refused: ", join(refused, " | "),
+                          "; admitted here: ", admitted.empty() ? "none" : join(admitted, ", "))
+                  : error(Code::kNoBackend, "no backend admits this layer: ", join(refused, " | "));
+  } else {
+    // The price of a fallback: how much slower than the fastest one that was refused.
+    std::optional<std::size_t> refused;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (!candidates[i].admitted && (!refused || relative[i] < relative[*refused])) refused = i;
+    }
+    if (refused && relative[*refused] > 0 && relative[*chosen] > relative[*refused] * kTie) {
+      selection.warnings.push_back(candidates[*chosen].backend + " instead of " + candidates[*refused].backend +
+                                   ", predicted " + times(relative[*chosen] / relative[*refused]) +
+                                   " slower than the fastest refused (" + reasons(candidates[*refused]) + ")");
+    }
+    selection.chosen = candidates[*chosen].backend;
+  }
+
+  std::vector<std::size_t> order(candidates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const auto key = [&](std::size_t i) {
+      return std::pair(chosen && i == *chosen ? 0 : candidates[i].admitted ? 1 : 2, relative[i]);
+    };
+    return key(a) < key(b);
+  });
+  std::vector<Candidate> sorted;
+  sorted.reserve(order.size());
+  for (const std::size_t i : order) sorted.push_back(std::move(candidates[i]));
+  candidates = std::move(sorted);
+  if (!failure.ok()) return failure;
+  return *chosen;
+}
+
+}  // namespace cadre::gate_internal

@@ -177,7 +177,7 @@ if [[ -z $filter ]]; then
     if git -C "$cadre_root" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
       mapfile -d '' -t sources < <(git ls-files -z '*.cc' '*.h' '*.c')
     else
-      mapfile -d '' -t sources < <(find src include tests tools examples bench -type f \
+      mapfile -d '' -t sources < <(find . -path './build*' -prune -o -type f \
         \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) -print0)
     fi
     # A file that was just deleted is still tracked.

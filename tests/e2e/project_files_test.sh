@@ -4,6 +4,10 @@
 set -uo pipefail
 root=${1:?usage: project_files_test.sh SOURCE_DIR}
 cd "$root" || exit 1
+if ! command -v git >/dev/null 2>&1; then
+  echo "skipped: git is not installed"
+  exit 77
+fi
 if ! top=$(git rev-parse --show-toplevel 2>&1) || [[ $(cd "$top" && pwd -P) != "$(pwd -P)" ]]; then
   echo "skipped: not a git work tree: ${top##*$'\n'}"
   exit 77

@@ -1,7 +1,7 @@
 """Checks write_layouts.py against PEFT and against the goldens.
     python3 check_layouts.py BASE ADAPTER LAYOUTS
-BASE and ADAPTER are folders of the goldens, LAYOUTS what write_layouts.py made of ADAPTER. PEFT loads `stacked` (0.19 or
-newer) or `stacked_old` (0.18); every other layout is merged by hand, straight from its definition.
+BASE and ADAPTER are folders of the goldens, LAYOUTS is what write_layouts.py made of ADAPTER. PEFT itself loads
+`stacked` (0.19 or newer) or `stacked_old` (0.18); the other layouts are merged by hand, straight from their definition.
 """
 import json, os, shutil, sys, tempfile
 import peft, torch

@@ -1,5 +1,6 @@
 """What the recipes beside this file share: loading a golden checkpoint, random adapter values, recording results."""
 import contextlib, io, math, os, zlib
+os.environ["HF_HUB_OFFLINE"] = "1"  # before the libraries load: everything is on disk
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -45,22 +46,32 @@ def randomise(model, g, gain=0.6):
     """Fills every LoRA factor with values that BF16 holds exactly and that visibly move the logits."""
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "lora_" in name:
+            if "modules_to_save" in name:
+                value = p + gain / math.sqrt(p.shape[-1]) * torch.randn(p.shape, generator=g)
+            elif "lora_embedding_A" in name:  # [r, vocabulary]
+                value = gain * torch.randn(p.shape, generator=g)
+            elif name.endswith("base_layer.bias") and p.requires_grad:
+                value = p + gain / 2 * torch.randn(p.shape, generator=g)
+            elif "lora_magnitude" in name:
+                value = p * (1 + gain / 2 * torch.randn(p.shape, generator=g))
+            elif "lora_" in name:
                 value = gain / math.sqrt(p.shape[-1]) * torch.randn(p.shape, generator=g)
-                p.copy_(value.to(torch.bfloat16).float())
+            else:
+                continue
+            p.copy_(value.to(torch.bfloat16).float())
 
 
 def largest_change(a, b):
     return max(float((a[f"logits.{i}"] - b[f"logits.{i}"]).abs().max()) for i in range(3))
 
 
-def save_adapter(peft_model, base_name, out, prompts, base_golden):
+def save_adapter(peft_model, base_name, out, prompts, base_golden, **options):
     """Saves with PEFT's own code and records what the adapted model computes. Returns the recorded tensors."""
     for config in peft_model.peft_config.values():
         config.base_model_name_or_path = base_name
     peft_model.eval()
     os.makedirs(out, exist_ok=True)
-    peft_model.save_pretrained(out)
+    peft_model.save_pretrained(out, **options)
     card = os.path.join(out, "README.md")
     if os.path.exists(card):
         os.remove(card)

@@ -59,11 +59,10 @@ class JsonParser {
   // What stands at the current place, for messages.
   std::string found() const {
     if (at_ == text_.size()) return "the end of the text";
-    const char c = text_[at_];
-    if (static_cast<unsigned char>(c) > 0x20 && static_cast<unsigned char>(c) < 0x7f)
-      return "'" + std::string(1, c) + "'";
+    const auto c = static_cast<unsigned char>(text_[at_]);
+    if (c > 0x20 && c < 0x7f) return {'\'', text_[at_], '\''};
     constexpr char kHex[] = "0123456789abcdef";
-    return std::string("byte 0x") + kHex[static_cast<unsigned char>(c) >> 4] + kHex[static_cast<unsigned char>(c) & 15];
+    return {'b', 'y', 't', 'e', ' ', '0', 'x', kHex[c >> 4], kHex[c & 15]};
   }
 
   void skip_space() {
@@ -310,7 +309,7 @@ class JsonParser {
       do {
         skip_space();
         Json& item = items.emplace_back();
-        if (peek('{') || peek('[')) extend_path("[" + std::to_string(items.size() - 1) + "]");
+        if (peek('{') || peek('[')) extend_path('[' + std::to_string(items.size() - 1) + ']');
         if (!parse_value(item, depth + 1)) return false;
         path_.resize(path_size);
         skip_space();
@@ -346,13 +345,13 @@ class JsonParser {
       } while (take(','));
       if (!take('}')) return malformed(found() + " in an object, want ',' or '}'");
     }
-    if (options_.python_numbers && python_float(*data, out)) return true;
     data->members.shrink_to_fit();
     std::string duplicate;
     if (data->index(&duplicate) && options_.duplicates == JsonParseOptions::Duplicates::kRefuse) {
       at_ = start;
       return malformed("the object that starts here has the key " + Json(duplicate).dump() + " twice");
     }
+    if (options_.python_numbers && python_float(*data, out)) return true;
     out.value_ = std::shared_ptr<const Json::Object>(std::move(data));
     return true;
   }

@@ -1,0 +1,1 @@
+cadre_fuzzer(json SOURCES json_fuzz.cc DEPS io)

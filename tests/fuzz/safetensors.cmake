@@ -1,0 +1,1 @@
+cadre_fuzzer(safetensors SOURCES safetensors_fuzz.cc DEPS io)

@@ -23,7 +23,8 @@ struct LowRank {
 // For one Linear or embedding (in = vocabulary, out = hidden, for an embedding).
 struct DenseLora {
   LowRank delta;
-  View replacement;  // [out, in]; of modules_to_save: takes the place of the base weight
+  // Takes the place of the base weight, in its shape: [out, in] of a Linear, [vocabulary, hidden] of an embedding.
+  View replacement;
 };
 
 // For the routed experts of one layer: a vector is empty (projection untouched) or holds one entry for each expert of
@@ -77,6 +78,7 @@ enum class BOrder : std::uint8_t { kPeft, kExpertMajor };
 struct AdapterOptions {
   Orientation orientation = Orientation::kAuto;
   BOrder b_order = BOrder::kPeft;
+  bool check_weights = true;  // refuse NaN and infinities, naming the tensor
 };
 
 // What was bound, one line for a module or for a projection of the experts.

@@ -70,6 +70,7 @@ def one(folder, base, target, settings):
     save, order = settings.pop("_save", {}), settings.pop("_alpha_order", None)
     config = peft.LoraConfig(task_type="CAUSAL_LM", init_lora_weights=settings.pop("init_lora_weights", False),
                              lora_dropout=0.0, **settings)
+    torch.manual_seed(1)  # DoRA's magnitudes come from the factors as PEFT first draws them
     model = peft.get_peft_model(load_base(folder), config)
     randomise(model, generator(f"{base}/{os.path.basename(target)}"))
     base_golden = load_file(os.path.join(folder, "golden.safetensors"))

@@ -1,0 +1,135 @@
+#include "lora/formats/format.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/result.h"
+
+namespace cadre {
+namespace {
+
+Status bound_twice(const FileTensor& from) {
+  return error(Code::kInvalidFile, quoted(from), ": another tensor of the file already binds to the same place");
+}
+
+bool is_a(const FileTensor& tensor) {
+  return tensor.part == TensorPart::kLoraA || tensor.part == TensorPart::kEmbeddingA;
+}
+
+}  // namespace
+
+void AdapterBuilder::add_format(std::string_view name) {
+  std::string& format = adapter_.report.format;
+  if (!format.empty()) format += " + ";
+  format += name;
+}
+
+Status AdapterBuilder::set_delta(int dense, const LowRank& term, const FileTensor& from) {
+  LowRank& place = adapter_.dense[dense].delta;
+  if (place.a.defined()) return bound_twice(from);
+  place = term;
+  return {};
+}
+
+bool AdapterBuilder::has_replacement(int dense) const {
+  const auto at = adapter_.dense.find(dense);
+  return at != adapter_.dense.end() && at->second.replacement.defined();
+}
+
+Status AdapterBuilder::set_replacement(int dense, const View& weight, const FileTensor& from) {
+  if (has_replacement(dense)) return bound_twice(from);
+  adapter_.dense[dense].replacement = weight;
+  return {};
+}
+
+Status AdapterBuilder::set_expert(int experts, ExpertProjection projection, int expert, const LowRank& term,
+                                  const FileTensor& from) {
+  LayerLora& layer = adapter_.experts[experts];
+  std::vector<LowRank>& terms = projection == ExpertProjection::kGate ? layer.gate
+                                : projection == ExpertProjection::kUp ? layer.up
+                                                                      : layer.down;
+  if (terms.empty())
+    terms.resize(static_cast<std::size_t>(targets_.experts[static_cast<std::size_t>(experts)].experts));
+  LowRank& place = terms[static_cast<std::size_t>(expert)];
+  if (place.a.defined()) return bound_twice(from);
+  place = term;
+  return {};
+}
+
+void AdapterBuilder::count_zero_b(const FileTensor& b) {
+  ++pairs_;
+  if (!b.zero) return;
+  if (zero_pairs_++ == 0) first_zero_ = b.info->name;
+}
+
+void AdapterBuilder::note_zero_b() {
+  if (zero_pairs_ == 0) return;
+  std::ostringstream text;
+  text << "lora_B is all zero in " << zero_pairs_ << " of " << pairs_ << " pairs, e.g. '" << first_zero_
+       << "': the adapter changes nothing there";
+  note(std::move(text).str());
+}
+
+std::string quoted(const FileTensor& tensor) {
+  return "tensor '" + tensor.info->name + "' of " + (tensor.info->file ? *tensor.info->file : std::string("the file"));
+}
+
+Result<std::vector<TensorPair>> pair_up(std::span<const FileTensor* const> tensors) {
+  std::vector<const FileTensor*> sorted(tensors.begin(), tensors.end());
+  const auto place = [](const FileTensor* t) { return std::tuple(t->ref.dense, t->ref.experts, t->ref.rest); };
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const FileTensor* x, const FileTensor* y) { return place(x) < place(y); });
+  std::vector<TensorPair> pairs;
+  for (std::size_t i = 0; i < sorted.size();) {
+    TensorPair pair;
+    std::size_t end = i;
+    for (; end < sorted.size() && place(sorted[end]) == place(sorted[i]); ++end) {
+      const FileTensor*& slot = is_a(*sorted[end]) ? pair.a : pair.b;
+      if (slot != nullptr) {
+        return error(Code::kInvalidFile, quoted(*sorted[end]), " and '", slot->info->name,
+                     "' bind to the same place; keep one adapter in a file");
+      }
+      slot = sorted[end];
+    }
+    if (pair.a == nullptr || pair.b == nullptr) {
+      return error(Code::kInvalidFile, quoted(*sorted[i]), " has no ", pair.a == nullptr ? "lora_A" : "lora_B",
+                   " beside it: the file is not complete");
+    }
+    pairs.push_back(pair);
+    i = end;
+  }
+  return pairs;
+}
+
+Status wrong_shape(const FileTensor& tensor, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t want[] = {rows, columns};
+  return error(Code::kInvalidFile, quoted(tensor), " is ", describe(*tensor.info), ", want ", shape_text(want),
+               ": adapter of another model?");
+}
+
+Status wrong_rank(const FileTensor& tensor, std::int64_t got, const AdapterConfig::Term& want,
+                  const AdapterConfig& config) {
+  return error(Code::kInvalidFile, quoted(tensor), " is ", describe(*tensor.info), ", which is rank ", got, ", but ",
+               config.source(), " gives it rank ", want.rank, "; correct r or rank_pattern there");
+}
+
+Result<LowRank> plain_term(const AdapterBuilder& builder, const TensorPair& pair, std::int64_t in, std::int64_t out,
+                           std::string_view model_name) {
+  const AdapterConfig& config = builder.config();
+  std::string name(pair.a->module), also(model_name);
+  // A 2-D parameter may be targeted as a parameter ("mlp.gate.weight"), and is then matched by that name.
+  if (!config.target_parameters().empty() &&
+      (config.targets_parameter(name + ".weight") || config.targets_parameter(also + ".weight"))) {
+    name += ".weight";
+    also += ".weight";
+  }
+  CADRE_ASSIGN(const AdapterConfig::Term term, config.term(name, also));
+  const View &a = pair.a->view, &b = pair.b->view;
+  if (a.rank != 2 || a.dim(1) != in) return wrong_shape(*pair.a, term.rank, in);
+  if (b.rank != 2 || b.dim(0) != out) return wrong_shape(*pair.b, out, term.rank);
+  if (a.dim(0) != term.rank) return wrong_rank(*pair.a, a.dim(0), term, config);
+  if (b.dim(1) != term.rank) return wrong_rank(*pair.b, b.dim(1), term, config);
+  return LowRank{a, b, term.scale};
+}
+
+}  // namespace cadre

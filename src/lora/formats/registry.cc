@@ -1,0 +1,13 @@
+#include <array>
+
+#include "lora/formats/format.h"
+
+namespace cadre {
+
+std::span<const AdapterFormat> adapter_formats() {
+  static const std::array kFormats = {kPeftLinearFormat, kPeftEmbeddingFormat, kReplacementFormat, kPerExpertFormat,
+                                      kPeftStackedFormat};
+  return kFormats;
+}
+
+}  // namespace cadre

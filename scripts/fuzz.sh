@@ -21,7 +21,7 @@ fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly build=build/fuzz findings=build/fuzz/findings logs=build/fuzz/logs
 mkdir -p "$findings" "$logs"
-if ! cmake --preset fuzz ${CADRE_CMAKE_ARGS:-} > "$logs/configure.log" 2>&1; then
+if ! cmake --preset fuzz > "$logs/configure.log" 2>&1; then
   tail -n 20 "$logs/configure.log" >&2
   exit 1
 fi

@@ -14,7 +14,12 @@ bool Json::Object::index(std::string* duplicate) {
   by_key.resize(members.size());
   std::iota(by_key.begin(), by_key.end(), 0u);
   const auto key = [this](std::uint32_t i) -> const std::string& { return members[i].first; };
-  std::stable_sort(by_key.begin(), by_key.end(), [&](auto a, auto b) { return key(a) < key(b); });
+  // Equal keys stay in the text's order. (Not stable_sort: libstdc++ 12's is built on a function that clang rejects as
+  // deprecated.)
+  std::sort(by_key.begin(), by_key.end(), [&](auto a, auto b) {
+    const int order = key(a).compare(key(b));
+    return order != 0 ? order < 0 : a < b;
+  });
   std::vector<bool> dropped;
   for (std::size_t i = 1, first = 0; i < by_key.size(); ++i) {
     if (key(by_key[i]) != key(by_key[first])) {

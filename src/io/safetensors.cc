@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "base/result.h"
 #include "io/json.h"
@@ -202,8 +203,8 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> bytes, st
     header.tensors.push_back(std::move(tensor));
   }
   // A tensor without elements has no extent, so it comes before the one that starts at the same place.
-  std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return a.data != b.data ? a.data < b.data : a.nbytes < b.nbytes;
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::tie(a.data, a.nbytes, a.name) < std::tie(b.data, b.nbytes, b.name);
   });
   CADRE_TRY(check_cover(file, header.tensors, data));
   return header;

@@ -104,8 +104,11 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
     CADRE_TRY(check_tensor(tensor, names));
     ordered.push_back(&tensor);
   }
-  std::stable_sort(ordered.begin(), ordered.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    return dtype_bits(a->dtype) > dtype_bits(b->dtype);
+  // The tensors lie in one array, so their addresses give the order they came in.
+  std::sort(ordered.begin(), ordered.end(), [](const NamedTensor* a, const NamedTensor* b) {
+    const int bits_a = dtype_bits(a->dtype);
+    const int bits_b = dtype_bits(b->dtype);
+    return bits_a != bits_b ? bits_a > bits_b : a < b;
   });
 
   std::vector<Json::Member> entries;

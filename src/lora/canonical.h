@@ -67,6 +67,8 @@ struct AdapterTargets {
   // Module path prefixes that files use for the same thing, e.g. {"model.", "backbone."}: the first is what a file may
   // say, the second what `module` above says.
   std::vector<std::pair<std::string, std::string>> prefix_aliases;
+  // The same for whole parts of a path, between its dots: {"mlp", "block_sparse_moe"}, {"embed_tokens", "embeddings"}.
+  std::vector<std::pair<std::string, std::string>> part_aliases;
   int layers = 0;
   std::string model_type;
 };

@@ -44,6 +44,22 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// The path with every part `from` made `to`; nothing if there is none.
+std::optional<std::string> replace_parts(std::string_view path, std::string_view from, std::string_view to) {
+  std::string out;
+  bool any = false;
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t dot = std::min(path.find('.', at), path.size());
+    const std::string_view part = path.substr(at, dot - at);
+    if (at > 0) out += '.';
+    out += part == from ? to : part;
+    any |= part == from;
+    at = dot + 1;
+  }
+  if (!any) return std::nullopt;
+  return out;
+}
+
 }  // namespace
 
 std::string_view last_component(std::string_view path) { return path.substr(path.rfind('.') + 1); }
@@ -83,7 +99,7 @@ std::optional<ModuleRef> ModuleIndex::find_exact(std::string_view path) const {
   std::string_view module = path;
   for (int parts = 0; parts <= 2 && !module.empty(); ++parts) {
     if (const auto at = experts_.find(module); at != experts_.end()) {
-      return ModuleRef{-1, at->second, parts == 0 ? std::string_view() : path.substr(module.size() + 1)};
+      return ModuleRef{-1, at->second, std::string(parts == 0 ? std::string_view() : path.substr(module.size() + 1))};
     }
     module = without_last(module);
   }
@@ -92,17 +108,27 @@ std::optional<ModuleRef> ModuleIndex::find_exact(std::string_view path) const {
 
 std::optional<ModuleRef> ModuleIndex::find(std::string_view path) const {
   if (const auto found = find_exact(path)) return found;
-  const auto replaced = [&](const std::string& from, const std::string& to) -> std::optional<ModuleRef> {
+  const auto with_parts = [&](std::string_view variant) -> std::optional<ModuleRef> {
+    for (const auto& [file, model] : targets_.part_aliases) {
+      if (const auto other = replace_parts(variant, file, model)) {
+        if (const auto found = find_exact(*other)) return found;
+      }
+      if (const auto other = replace_parts(variant, model, file)) {
+        if (const auto found = find_exact(*other)) return found;
+      }
+    }
+    return std::nullopt;
+  };
+  if (const auto found = with_parts(path)) return found;
+  const auto with_prefix = [&](const std::string& from, const std::string& to) -> std::optional<ModuleRef> {
     if (!path.starts_with(from)) return std::nullopt;
     const std::string other = to + std::string(path.substr(from.size()));
-    auto found = find_exact(other);
-    // The rest is the same end of both paths.
-    if (found) found->rest = path.substr(path.size() - found->rest.size());
-    return found;
+    if (const auto found = find_exact(other)) return found;
+    return with_parts(other);
   };
   for (const auto& [file, model] : targets_.prefix_aliases) {
-    if (const auto found = replaced(file, model)) return found;
-    if (const auto found = replaced(model, file)) return found;
+    if (const auto found = with_prefix(file, model)) return found;
+    if (const auto found = with_prefix(model, file)) return found;
   }
   return std::nullopt;
 }

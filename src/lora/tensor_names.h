@@ -39,14 +39,14 @@ std::string_view last_component(std::string_view path);
 // "base_layer", "3.up_proj"; at most two parts).
 struct ModuleRef {
   int dense = -1, experts = -1;  // indices into AdapterTargets
-  std::string_view rest;         // into the given path
+  std::string rest;              // with the model's names for its parts
 };
 
 class ModuleIndex {
  public:
   explicit ModuleIndex(const AdapterTargets& targets);  // `targets` must outlive this
 
-  // Nothing if the model has no such module under any of its prefixes.
+  // Nothing if the model has no such module under any of its names.
   std::optional<ModuleRef> find(std::string_view path) const;
   // For messages: the module of the model most like `path`, or what is likely wrong.
   std::string hint(std::string_view path) const;

@@ -76,7 +76,9 @@ std::string quoted(const FileTensor& tensor) {
 
 Result<std::vector<TensorPair>> pair_up(std::span<const FileTensor* const> tensors) {
   std::vector<const FileTensor*> sorted(tensors.begin(), tensors.end());
-  const auto place = [](const FileTensor* t) { return std::tuple(t->ref.dense, t->ref.experts, t->ref.rest); };
+  const auto place = [](const FileTensor* t) {
+    return std::tuple(t->ref.dense, t->ref.experts, std::string_view(t->ref.rest));
+  };
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](const FileTensor* x, const FileTensor* y) { return place(x) < place(y); });
   std::vector<TensorPair> pairs;

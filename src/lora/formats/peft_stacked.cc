@@ -35,7 +35,7 @@ bool claims(const FileTensor& tensor, const AdapterTargets&) {
 // The experts module's path as the file spells it.
 std::string_view file_module(const TensorPair& pair) {
   std::string_view module = pair.a->module;
-  if (!pair.a->ref.rest.empty()) module.remove_suffix(pair.a->ref.rest.size() + 1);
+  if (!pair.a->ref.rest.empty()) module.remove_suffix(std::string_view(".base_layer").size());
   return module;
 }
 

@@ -26,17 +26,16 @@ TEST(Logprobs, EqualTheReference) {
 
     double total = 0;
     for (const float x : logits) total += std::exp(static_cast<double>(x));
-    const auto want = [&](std::int32_t id) { return static_cast<double>(logits[id]) - std::log(total); };
+    const auto want = [&](std::size_t id) { return static_cast<double>(logits[id]) - std::log(total); };
     EXPECT_EQ(got.chosen.id, chosen);
-    EXPECT_NEAR(got.chosen.logprob, want(chosen), 1e-5 * (1 + std::abs(want(chosen))));
+    EXPECT_NEAR(got.chosen.logprob, want(static_cast<std::size_t>(chosen)),
+                1e-5 * (1 + std::abs(want(static_cast<std::size_t>(chosen)))));
     EXPECT_EQ(got.rank, 1 + std::count_if(logits.begin(), logits.end(), [&](float x) { return x > logits[chosen]; }));
 
-    std::vector<std::int32_t> order(logits.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logits[a] > logits[b]; });
+    const std::vector<std::size_t> order = test::falling(logits);
     ASSERT_EQ(got.top.size(), static_cast<std::size_t>(std::min(count, vocab)));
     for (std::size_t i = 0; i < got.top.size(); ++i) {
-      EXPECT_EQ(got.top[i].id, order[i]);
+      EXPECT_EQ(static_cast<std::size_t>(got.top[i].id), order[i]);
       EXPECT_NEAR(got.top[i].logprob, want(order[i]), 1e-5 * (1 + std::abs(want(order[i]))));
     }
   }

@@ -14,6 +14,16 @@
 
 namespace cadre::test {
 
+// The indices of `x` from the highest value to the lowest, equal ones in order.
+template <class T>
+std::vector<std::size_t> falling(const std::vector<T>& x) {
+  std::vector<std::size_t> order(x.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return x[a] > x[b] || (x[a] == x[b] && a < b); });
+  return order;
+}
+
 inline std::vector<double> softmax(const std::vector<double>& x) {
   const double highest = *std::max_element(x.begin(), x.end());
   std::vector<double> p(x.size());
@@ -48,9 +58,7 @@ inline std::vector<double> reference_distribution(const std::vector<float>& logi
   const double threshold = params.min_p * *std::max_element(p.begin(), p.end());
   for (double& value : p) value = value < threshold ? 0 : value;
 
-  std::vector<std::size_t> order(x.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] > x[b]; });
+  const std::vector<std::size_t> order = falling(x);
   if (params.top_k > 0) {
     for (std::size_t i = static_cast<std::size_t>(params.top_k); i < order.size(); ++i) p[order[i]] = 0;
   }
@@ -74,9 +82,7 @@ inline std::vector<double> reference_distribution(const std::vector<float>& logi
 
 // The token at `uniform` of a distribution, in the order of falling probability, then id.
 inline std::int32_t reference_draw(const std::vector<double>& p, double uniform) {
-  std::vector<std::size_t> order(p.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+  const std::vector<std::size_t> order = falling(p);
   double before = 0;
   for (const std::size_t id : order) {
     before += p[id];

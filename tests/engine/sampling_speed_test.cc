@@ -67,6 +67,11 @@ TEST(SamplingSpeed, LargeVocabulary) {
   params.top_k = 50;
   expect_within("top_k top_p", peaked, params, 3);
   expect_within("top_k top_p, flat", flat, params, 3);
+  std::vector<float> outlier = peaked;  // leaves all other tokens in one bucket
+  outlier[7] = 1000;
+  expect_within("top_k top_p, outlier", outlier, params, 10);
+  params.top_k = 0;
+  expect_within("top_p, outlier", outlier, params, 10);
   const double ms =
       best_ms(peaked, [](std::vector<float>& row, std::uint64_t) { ASSERT_TRUE(token_logprobs(row, 5, 20).ok()); });
   std::printf("%-28s %7.3f ms\n", "logprobs", ms);

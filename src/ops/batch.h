@@ -23,6 +23,7 @@ struct Batch {
   View state_slot;   // int32 [S] slot of the recurrent state
   View rope_length;  // int32 [S] total length that length-dependent rotary embeddings are computed for
   View rows;         // int32 [L] rows whose logits are wanted
+  View row_slots;    // int32 [L] their adapter slots
 };
 
 }  // namespace cadre

@@ -1,0 +1,103 @@
+#include "model/blocks/attention.h"
+
+#include <cmath>
+
+#include "base/result.h"
+
+namespace cadre {
+namespace {
+
+class Attention final : public Mixer {
+ public:
+  View forward(const Step& step, View x) const override {
+    const std::int64_t rows = x.dim(0);
+    View q = q_.forward(step, x), k = k_.forward(step, x), v = v_.forward(step, x);
+    if (options_.clip_qkv > 0) {
+      for (const View& part : {q, k, v}) step.ops.clamp(step.exec, part, options_.clip_qkv);
+    }
+    if (options_.qk_norm == AttentionOptions::QkNorm::kWhole) normalise(step, q, k);
+    q = q.split_last(heads_);
+    k = k.split_last(kv_heads_);
+    v = v.split_last(kv_heads_);
+    if (options_.qk_norm == AttentionOptions::QkNorm::kPerHead) normalise(step, q, k);
+    if (options_.rope != nullptr) {
+      step.ops.rope(step.exec, q, rope_, step.batch);
+      step.ops.rope(step.exec, k, rope_, step.batch);
+    }
+    const View pages = step.states[static_cast<std::size_t>(state_)].kv;
+    step.ops.write_kv(step.exec, pages, k, v, step.batch);
+    const View out = step.alloc({rows, heads_ * options_.head_dim});
+    const AttentionSpec spec{.scale = 1.0f / std::sqrt(static_cast<float>(options_.head_dim)),
+                             .window = options_.window};
+    step.ops.attention(step.exec, out.split_last(heads_), q, pages, spec, step.batch);
+    return o_.forward(step, out);
+  }
+
+  Status build(Builder& b, const AttentionOptions& o) {
+    options_ = o;
+    if (o.rope != nullptr) rope_ = *o.rope;
+    CADRE_ASSIGN(heads_, b.per_rank(o.heads, "num_attention_heads"));
+    CADRE_ASSIGN(kv_heads_, b.per_rank(o.kv_heads, "num_key_value_heads"));
+    if (heads_ % kv_heads_ != 0) {
+      return error(Code::kInvalidFile, "num_attention_heads ", o.heads, " is no multiple of num_key_value_heads ",
+                   o.kv_heads);
+    }
+    const LinearOptions column{.bias = o.qkv_bias, .split = Split::kColumn};
+    CADRE_TRY(b.linear(q_, o.module + ".q_proj", o.hidden, o.heads * o.head_dim, column));
+    CADRE_TRY(b.linear(k_, o.module + ".k_proj", o.hidden, o.kv_heads * o.head_dim, column));
+    CADRE_TRY(b.linear(v_, o.module + ".v_proj", o.hidden, o.kv_heads * o.head_dim, column));
+    CADRE_TRY(
+        b.linear(o_, o.module + ".o_proj", o.heads * o.head_dim, o.hidden, {.bias = o.out_bias, .split = Split::kRow}));
+    if (o.qk_norm == AttentionOptions::QkNorm::kWhole && b.ranks.size > 1) {
+      return error(Code::kUnsupported, o.module, ": its norm spans all heads, so it cannot be divided over ",
+                   b.ranks.size, " ranks; use one rank");
+    }
+    if (o.qk_norm != AttentionOptions::QkNorm::kNone) {
+      const bool whole = o.qk_norm == AttentionOptions::QkNorm::kWhole;
+      CADRE_ASSIGN(q_norm_, b.vector(o.module + ".q_norm.weight", whole ? o.heads * o.head_dim : o.head_dim));
+      CADRE_ASSIGN(k_norm_, b.vector(o.module + ".k_norm.weight", whole ? o.kv_heads * o.head_dim : o.head_dim));
+    }
+    CADRE_ASSIGN(state_,
+                 b.add_state({.kind = StateSpec::Kind::kPagedKv, .kv_heads = kv_heads_, .head_dim = o.head_dim}));
+    return {};
+  }
+
+ private:
+  void normalise(const Step& step, View q, View k) const {
+    step.ops.rms_norm(step.exec, q, q, q_norm_, options_.norm_eps);
+    step.ops.rms_norm(step.exec, k, k, k_norm_, options_.norm_eps);
+  }
+
+  AttentionOptions options_;
+  Rope rope_;
+  std::int64_t heads_ = 0, kv_heads_ = 0;  // on this rank
+  Linear q_, k_, v_, o_;
+  View q_norm_, k_norm_;
+  int state_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Mixer>> make_attention(Builder& builder, const AttentionOptions& options) {
+  auto attention = std::make_unique<Attention>();
+  CADRE_TRY(attention->build(builder, options));
+  return std::unique_ptr<Mixer>(std::move(attention));
+}
+
+Result<Rope> upload_rope(Builder& builder, const RopeConfig& config) {
+  Rope rope = config.rope;
+  const auto put = [&](const std::vector<float>& table, View& to) -> Status {
+    if (table.empty()) return {};
+    auto copy = std::make_shared<std::vector<float>>(table);
+    CADRE_ASSIGN(auto imported, builder.loader.device().import(
+                                    View(copy->data(), DType::kF32, {static_cast<std::int64_t>(copy->size())}), copy));
+    to = imported.first;
+    builder.loader.keep(std::move(imported.second));
+    return {};
+  };
+  CADRE_TRY(put(config.inv_freq, rope.inv_freq));
+  CADRE_TRY(put(config.long_inv_freq, rope.long_inv_freq));
+  return rope;
+}
+
+}  // namespace cadre

@@ -1,0 +1,40 @@
+// A mixture-of-experts layer: router, routed experts from the gate, and what runs beside them.
+#pragma once
+
+#include <optional>
+
+#include "model/blocks/mlp.h"
+#include "moe/routing.h"
+
+namespace cadre {
+
+struct MoeOptions {
+  int layer = 0;
+  LayerSpec spec;              // router and experts; spec.hidden is the model's
+  std::string router;          // module of the router Linear, "model.layers.0.mlp.gate"
+  std::string selection_bias;  // tensor name, where spec.routing.selection_bias
+  ExpertNames experts;
+  std::optional<MlpOptions> shared;  // shared experts, as one MLP
+  std::string shared_gate;           // module of a [1, hidden] Linear whose sigmoid scales the shared experts; or empty
+  std::string latent_in, latent_out;  // modules of the latent projections, where spec.latent > 0
+};
+
+class MoeMixer final : public Mixer {
+ public:
+  View forward(const Step& step, View x) const override;
+  Status build(Builder& builder, const MoeOptions& options);
+  void set_experts(std::unique_ptr<Experts> experts) { experts_ = std::move(experts); }
+  Experts* experts() const { return experts_.get(); }
+
+ private:
+  LayerSpec spec_;
+  bool many_ranks_ = false;
+  Linear router_, shared_gate_, latent_in_, latent_out_;
+  View selection_bias_;
+  std::unique_ptr<Mixer> shared_;
+  std::unique_ptr<Experts> experts_;
+};
+
+Result<std::unique_ptr<Mixer>> make_moe(Builder& builder, const MoeOptions& options);
+
+}  // namespace cadre

@@ -1,0 +1,102 @@
+#include "model/builder.h"
+
+#include "base/result.h"
+#include "model/blocks/moe_mixer.h"
+
+namespace cadre {
+namespace {
+
+WeightType weight_type(DType dtype) {
+  return dtype == DType::kBF16 ? WeightType::kBF16 : dtype == DType::kF16 ? WeightType::kF16 : WeightType::kF32;
+}
+
+}  // namespace
+
+Result<std::int64_t> Builder::per_rank(std::int64_t n, const char* what) const {
+  if (n % ranks.size != 0) {
+    return error(Code::kUnsupported, what, " is ", n, ", which cannot be divided over ", ranks.size,
+                 " ranks; use a tensor parallel size that divides it");
+  }
+  return n / ranks.size;
+}
+
+Status Builder::linear(Linear& out, const std::string& module, std::int64_t in, std::int64_t outputs,
+                       const LinearOptions& options) {
+  Ranges ranges = options.ranges;
+  if (options.split != Split::kNone && ranks.size > 1 && ranges.empty()) {
+    const std::int64_t whole = options.split == Split::kColumn ? outputs : in;
+    CADRE_TRY(per_rank(whole, module.c_str()).status());
+    ranges = {ranks.part(whole)};
+  }
+  if (ranks.size > 1 && options.split == Split::kColumn) out.rows_ = ranges;
+  if (ranks.size > 1 && options.split == Split::kRow) out.columns_ = ranges;
+  out.split_ = ranks.size > 1 ? options.split : Split::kNone;
+  CADRE_ASSIGN(out.weight_, loader.device_tensor(module + ".weight", {outputs, in}, out.rows_, out.columns_));
+  if (options.bias) {
+    // A row-split Linear sums over ranks: only one of them adds the bias.
+    CADRE_ASSIGN(const View bias, loader.device_tensor(module + ".bias", {outputs}, out.rows_));
+    if (out.split_ != Split::kRow || ranks.rank == 0) out.bias_ = bias;
+  }
+  targets.dense.push_back({.module = module, .in = in, .out = outputs});
+  sites.push_back({.linear = &out});
+  return {};
+}
+
+Status Builder::embedding(Embedding& out, const std::string& module, std::int64_t vocab, std::int64_t hidden) {
+  CADRE_ASSIGN(out.table_, loader.device_tensor(module + ".weight", {vocab, hidden}));
+  targets.dense.push_back({.module = module, .in = vocab, .out = hidden, .embedding = true});
+  sites.push_back({.embedding = &out});
+  return {};
+}
+
+Status Builder::lm_head(Linear& out, const Embedding& embedding) {
+  const std::int64_t hidden = embedding.table().dim(1), vocab = embedding.table().dim(0);
+  if (!config.tied_embeddings) return linear(out, "lm_head", hidden, vocab);
+  out.weight_ = embedding.table();
+  loader.ignore("lm_head.weight");  // some exports store the tied copy as well
+  targets.dense.push_back({.module = "lm_head", .in = hidden, .out = vocab, .tied = true});
+  sites.push_back({.linear = &out});
+  return {};
+}
+
+Result<View> Builder::vector(const std::string& name, std::int64_t size, bool part) {
+  Ranges ranges;
+  if (part && ranks.size > 1) {
+    CADRE_TRY(per_rank(size, name.c_str()).status());
+    ranges = {ranks.part(size)};
+  }
+  return loader.device_tensor(name, {size}, ranges);
+}
+
+Result<int> Builder::add_state(const StateSpec& spec) {
+  states.push_back(spec);
+  return static_cast<int>(states.size()) - 1;
+}
+
+Status Builder::moe_layer(MoeMixer& mixer, int layer, const LayerSpec& spec, const ExpertNames& names) {
+  MoeLayer entry;
+  entry.layer = layer;
+  entry.spec = spec;
+  entry.mixer = &mixer;
+  entry.target = static_cast<int>(targets.experts.size());
+  CADRE_ASSIGN(entry.weights, open_expert_weights(loader, names, spec));
+  CADRE_ASSIGN(const View up, entry.weights->up(0));
+  entry.spec.weights.type = weight_type(up.dtype);
+  targets.experts.push_back({.module = names.module,
+                             .layer = layer,
+                             .experts = spec.experts,
+                             .width = spec.expert_width(),
+                             .intermediate = spec.intermediate,
+                             .gated = spec.activation.gated,
+                             .interleaved = names.interleaved,
+                             .transposed = names.transposed,
+                             .gate_name = names.gate,
+                             .up_name = names.up,
+                             .down_name = names.down,
+                             .stacked_up_name = names.stacked_up,
+                             .stacked_down_name = names.stacked_down});
+  moe_layers.push_back(std::move(entry));
+  return {};
+}
+
+}  // namespace cadre

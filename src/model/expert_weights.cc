@@ -1,0 +1,88 @@
+#include "model/expert_weights.h"
+
+#include "base/result.h"
+
+namespace cadre {
+namespace {
+
+class LoadedExperts final : public ExpertWeights {
+ public:
+  struct Expert {
+    View gate, up, down, gate_bias, up_bias, down_bias;
+  };
+  LoadedExperts(std::vector<Expert> experts, std::shared_ptr<const void> owner)
+      : experts_(std::move(experts)), owner_(std::move(owner)) {}
+
+  Result<View> gate(int e) const override { return at(e).gate; }
+  Result<View> up(int e) const override { return at(e).up; }
+  Result<View> down(int e) const override { return at(e).down; }
+  Result<View> gate_bias(int e) const override { return at(e).gate_bias; }
+  Result<View> up_bias(int e) const override { return at(e).up_bias; }
+  Result<View> down_bias(int e) const override { return at(e).down_bias; }
+  std::shared_ptr<const void> owner() const override { return owner_; }
+
+ private:
+  const Expert& at(int e) const { return experts_[static_cast<std::size_t>(e)]; }
+  std::vector<Expert> experts_;
+  std::shared_ptr<const void> owner_;
+};
+
+// Every second element of dimension 0, from `first`.
+View alternate(const View& v, std::int64_t first) {
+  View out = v.slice(0, first, v.dim(0));
+  out.shape[0] = v.dim(0) / 2;
+  out.stride[0] *= 2;
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader, const ExpertNames& names,
+                                                           const LayerSpec& spec) {
+  const std::int64_t width = spec.expert_width(), inner = spec.intermediate;
+  const bool gated = spec.activation.gated;
+  std::vector<LoadedExperts::Expert> experts(static_cast<std::size_t>(spec.experts));
+  const std::string stacked_up = names.module + "." + names.stacked_up;
+  if (loader.has(stacked_up)) {
+    const std::int64_t rows = gated ? 2 * inner : inner;
+    CADRE_ASSIGN(const View up, names.transposed ? loader.host(stacked_up, {spec.experts, width, rows})
+                                                 : loader.host(stacked_up, {spec.experts, rows, width}));
+    const std::string stacked_down = names.module + "." + names.stacked_down;
+    CADRE_ASSIGN(const View down, names.transposed ? loader.host(stacked_down, {spec.experts, inner, width})
+                                                   : loader.host(stacked_down, {spec.experts, width, inner}));
+    for (std::int64_t e = 0; e < spec.experts; ++e) {
+      LoadedExperts::Expert& x = experts[static_cast<std::size_t>(e)];
+      const View both = names.transposed ? up.at(e).transposed() : up.at(e);
+      x.down = names.transposed ? down.at(e).transposed() : down.at(e);
+      if (!gated) {
+        x.up = both;
+      } else if (names.interleaved) {
+        x.gate = alternate(both, 0);
+        x.up = alternate(both, 1);
+      } else {
+        x.gate = both.slice(0, 0, inner);
+        x.up = both.slice(0, inner, 2 * inner);
+      }
+    }
+  } else {
+    for (std::int64_t e = 0; e < spec.experts; ++e) {
+      LoadedExperts::Expert& x = experts[static_cast<std::size_t>(e)];
+      const std::string module = names.module + "." + std::to_string(e) + ".";
+      if (gated) {
+        CADRE_ASSIGN(x.gate, loader.host(module + names.gate + ".weight", {inner, width}));
+      }
+      CADRE_ASSIGN(x.up, loader.host(module + names.up + ".weight", {inner, width}));
+      CADRE_ASSIGN(x.down, loader.host(module + names.down + ".weight", {width, inner}));
+      if (spec.expert_bias) {
+        if (gated) {
+          CADRE_ASSIGN(x.gate_bias, loader.host(module + names.gate + ".bias", {inner}));
+        }
+        CADRE_ASSIGN(x.up_bias, loader.host(module + names.up + ".bias", {inner}));
+        CADRE_ASSIGN(x.down_bias, loader.host(module + names.down + ".bias", {width}));
+      }
+    }
+  }
+  return std::unique_ptr<ExpertWeights>(std::make_unique<LoadedExperts>(std::move(experts), loader.owner()));
+}
+
+}  // namespace cadre

@@ -1,0 +1,23 @@
+// ExpertWeights over the layouts in which checkpoints store routed experts.
+#pragma once
+
+#include "model/weights.h"
+#include "moe/experts.h"
+
+namespace cadre {
+
+// Where one layer's experts lie. Names are of the file.
+struct ExpertNames {
+  std::string module;          // "model.layers.0.mlp.experts"
+  std::string gate, up, down;  // "gate_proj" or "w1", ...; gate empty where not gated
+  std::string stacked_up = "gate_up_proj", stacked_down = "down_proj";
+  bool interleaved = false;  // stacked gate and up rows alternate
+  bool transposed = false;   // stacked tensors are [E, in, out]
+};
+
+// Per expert (`module.3.up_proj.weight`) where the checkpoint has that, otherwise stacked (`module.gate_up_proj`
+// [E, 2I, W] and `module.down_proj` [E, W, I]). Checks every tensor now; reads none.
+Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader, const ExpertNames& names,
+                                                           const LayerSpec& spec);
+
+}  // namespace cadre

@@ -1,0 +1,62 @@
+#include "model/families/decoder.h"
+
+#include "base/result.h"
+
+namespace cadre {
+
+Status build_decoder(Builder& b, Network& network, const DecoderLayout& layout) {
+  const ModelConfig& c = b.config;
+  CADRE_ASSIGN(const double eps, c.json.get_double_or("rms_norm_eps", 1e-6));
+  network.norm_eps = static_cast<float>(eps);
+  CADRE_TRY(b.embedding(network.embedding, "model.embed_tokens", c.vocab, c.hidden));
+  for (int i = 0; i < layout.layers; ++i) {
+    const std::string prefix = "model.layers." + std::to_string(i);
+    Block attention, feed_forward;
+    CADRE_ASSIGN(attention.norm, b.vector(prefix + ".input_layernorm.weight", c.hidden));
+    CADRE_ASSIGN(attention.mixer, layout.attention(i, prefix));
+    CADRE_ASSIGN(feed_forward.norm, b.vector(prefix + ".post_attention_layernorm.weight", c.hidden));
+    CADRE_ASSIGN(feed_forward.mixer, layout.feed_forward(i, prefix));
+    network.blocks.push_back(std::move(attention));
+    network.blocks.push_back(std::move(feed_forward));
+  }
+  CADRE_ASSIGN(network.final_norm, b.vector("model.norm.weight", c.hidden));
+  b.targets.layers = static_cast<int>(layout.layers);
+  return b.lm_head(network.lm_head, network.embedding);
+}
+
+Result<AttentionOptions> read_attention(const ModelConfig& c) {
+  AttentionOptions o;
+  o.hidden = c.hidden;
+  CADRE_ASSIGN(o.heads, config_int(c.json, {"num_attention_heads"}));
+  CADRE_ASSIGN(o.kv_heads, c.json.get_int_or("num_key_value_heads", o.heads, 1, o.heads));
+  CADRE_ASSIGN(o.head_dim, c.json.get_int_or("head_dim", o.hidden / o.heads, 1, 65536));
+  CADRE_ASSIGN(const double eps, c.json.get_double_or("rms_norm_eps", 1e-6));
+  o.norm_eps = static_cast<float>(eps);
+  return o;
+}
+
+Result<std::int64_t> read_sliding_window(const Json& json) {
+  CADRE_ASSIGN(const bool use, json.get_bool_or("use_sliding_window", true));
+  if (!use) return std::int64_t{0};
+  return json.get_int_or("sliding_window", 0, 0, std::int64_t{1} << 31);
+}
+
+Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers) {
+  CADRE_ASSIGN(const std::int64_t every, json.get_int_or("decoder_sparse_step", 1, 1, 1 << 20));
+  std::vector<bool> sparse(static_cast<std::size_t>(layers));
+  for (std::int64_t i = 0; i < layers; ++i) sparse[static_cast<std::size_t>(i)] = (i + 1) % every == 0;
+  if (json.has("mlp_only_layers")) {
+    CADRE_ASSIGN(const std::vector<std::int64_t> dense, json.get_int_list("mlp_only_layers"));
+    for (const std::int64_t i : dense) {
+      if (i >= 0 && i < layers) sparse[static_cast<std::size_t>(i)] = false;
+    }
+  }
+  return sparse;
+}
+
+Result<Rope> make_rope(Builder& b, std::int64_t head_dim) {
+  CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context));
+  return upload_rope(b, config);
+}
+
+}  // namespace cadre

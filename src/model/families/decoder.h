@@ -1,0 +1,31 @@
+// What the Llama-shaped families share: embedding, layers of attention and feed-forward, final norm, head.
+#pragma once
+
+#include <functional>
+
+#include "model/blocks/attention.h"
+#include "model/families/family.h"
+
+namespace cadre {
+
+struct DecoderLayout {
+  // For layer i with its module prefix "model.layers.i".
+  std::function<Result<std::unique_ptr<Mixer>>(int layer, const std::string& prefix)> attention, feed_forward;
+  std::int64_t layers = 0;
+};
+
+Status build_decoder(Builder& builder, Network& network, const DecoderLayout& layout);
+
+// heads, kv_heads, head_dim, hidden and norm_eps of the config; module is prefix.self_attn.
+Result<AttentionOptions> read_attention(const ModelConfig& config);
+
+// sliding_window where use_sliding_window does not switch it off; 0: none.
+Result<std::int64_t> read_sliding_window(const Json& json);
+
+// Whether layer i is a MoE layer: decoder_sparse_step and mlp_only_layers of the Qwen families.
+Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers);
+
+// The rotary embedding of the config, on the device.
+Result<Rope> make_rope(Builder& builder, std::int64_t head_dim);
+
+}  // namespace cadre

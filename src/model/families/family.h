@@ -1,0 +1,27 @@
+// A family: how one model_type of Hugging Face transformers is built. One file each; the registry lists them.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "model/builder.h"
+
+namespace cadre {
+
+struct Family {
+  std::string_view model_type;
+  Status (*build)(Builder& builder, Network& network);
+};
+
+Status build_mixtral(Builder& builder, Network& network);
+Status build_nemotron_h(Builder& builder, Network& network);
+Status build_olmoe(Builder& builder, Network& network);
+Status build_qwen2_moe(Builder& builder, Network& network);
+Status build_qwen3_moe(Builder& builder, Network& network);
+
+// All families, by name.
+const std::vector<Family>& families();
+// An unknown model_type lists the known.
+Result<const Family*> find_family(std::string_view model_type);
+
+}  // namespace cadre

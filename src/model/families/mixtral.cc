@@ -1,0 +1,49 @@
+// Mixtral (arXiv:2401.04088): the softmax of the top-k logits, which equals the renormalised top-k of the softmax over
+// all experts. Files name the layer block_sparse_moe and its projections w1 (gate), w3 (up), w2 (down); transformers 5
+// and the adapters it writes say mlp.
+#include "base/result.h"
+#include "model/blocks/moe_mixer.h"
+#include "model/families/decoder.h"
+
+namespace cadre {
+
+Status build_mixtral(Builder& b, Network& network) {
+  const Json& json = b.config.json;
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
+  CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
+  CADRE_ASSIGN(attention.window, read_sliding_window(json));
+  attention.rope = &rope;
+
+  LayerSpec spec;
+  CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_local_experts", "num_experts"}));
+  CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
+  CADRE_ASSIGN(spec.intermediate, config_int(json, {"intermediate_size"}));
+  spec.experts = static_cast<int>(experts);
+  spec.top_k = static_cast<int>(top_k);
+  spec.hidden = b.config.hidden;
+  spec.routing.kind = Routing::kSoftmaxTopK;
+  spec.routing.renormalize = true;
+
+  return build_decoder(
+      b, network,
+      {.attention =
+           [&](int, const std::string& prefix) {
+             attention.module = prefix + ".self_attn";
+             return make_attention(b, attention);
+           },
+       .feed_forward =
+           [&](int layer, const std::string& prefix) {
+             const bool stacked = b.loader.has(prefix + ".mlp.experts.gate_up_proj");
+             const std::string mlp = prefix + (stacked ? ".mlp" : ".block_sparse_moe");
+             b.targets.prefix_aliases.emplace_back(prefix + (stacked ? ".block_sparse_moe." : ".mlp."), mlp + ".");
+             return make_moe(b, {.layer = layer,
+                                 .spec = spec,
+                                 .router = mlp + ".gate",
+                                 .experts = {.module = mlp + ".experts", .gate = "w1", .up = "w3", .down = "w2"}});
+           },
+       .layers = layers});
+}
+
+}  // namespace cadre

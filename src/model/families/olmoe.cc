@@ -1,0 +1,54 @@
+// OLMoE (arXiv:2409.02060): queries and keys normalised over all heads together, optionally clipped; softmax over all
+// experts, then top-k, renormalised only where the config asks.
+#include "base/result.h"
+#include "model/blocks/moe_mixer.h"
+#include "model/families/decoder.h"
+
+namespace cadre {
+
+Status build_olmoe(Builder& b, Network& network) {
+  const Json& json = b.config.json;
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
+  CADRE_ASSIGN(const bool bias, json.get_bool_or("attention_bias", false));
+  CADRE_ASSIGN(const double clip, json.get_double_or("clip_qkv", 0));
+  CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
+  CADRE_ASSIGN(const double eps, json.get_double_or("rms_norm_eps", 1e-5));
+  attention.norm_eps = static_cast<float>(eps);
+  attention.qkv_bias = attention.out_bias = bias;
+  attention.qk_norm = AttentionOptions::QkNorm::kWhole;
+  attention.clip_qkv = static_cast<float>(clip);
+  attention.rope = &rope;
+
+  LayerSpec spec;
+  CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}));
+  CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
+  CADRE_ASSIGN(spec.intermediate, config_int(json, {"intermediate_size"}));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
+  spec.experts = static_cast<int>(experts);
+  spec.top_k = static_cast<int>(top_k);
+  spec.hidden = b.config.hidden;
+  spec.routing.kind = Routing::kSoftmaxTopK;
+
+  return build_decoder(
+      b, network,
+      {.attention =
+           [&](int, const std::string& prefix) {
+             attention.module = prefix + ".self_attn";
+             return make_attention(b, attention);
+           },
+       .feed_forward =
+           [&](int layer, const std::string& prefix) {
+             const std::string mlp = prefix + ".mlp";
+             return make_moe(
+                 b,
+                 {.layer = layer,
+                  .spec = spec,
+                  .router = mlp + ".gate",
+                  .experts = {.module = mlp + ".experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"}});
+           },
+       .layers = layers});
+}
+
+}  // namespace cadre

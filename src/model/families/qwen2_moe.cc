@@ -1,0 +1,63 @@
+// Qwen2-MoE (Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B): biased query, key and value projections; softmax over all experts,
+// then top-k, not renormalised; one shared expert scaled by the sigmoid of a gate of its own.
+#include "base/result.h"
+#include "model/blocks/moe_mixer.h"
+#include "model/families/decoder.h"
+
+namespace cadre {
+
+Status build_qwen2_moe(Builder& b, Network& network) {
+  const Json& json = b.config.json;
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(const std::vector<bool> sparse, read_sparse_layers(json, layers));
+  CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
+  CADRE_ASSIGN(attention.qkv_bias, json.get_bool_or("qkv_bias", true));
+  CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
+  CADRE_ASSIGN(const std::int64_t window, read_sliding_window(json));
+  // Layers from max_window_layers on slide, where sliding is switched on.
+  CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 0, 0, std::int64_t{1} << 31));
+  CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
+  attention.rope = &rope;
+
+  LayerSpec spec;
+  CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}));
+  CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
+  CADRE_ASSIGN(spec.intermediate, config_int(json, {"moe_intermediate_size"}));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
+  CADRE_ASSIGN(spec.shared_intermediate, config_int(json, {"shared_expert_intermediate_size"}));
+  spec.experts = static_cast<int>(experts);
+  spec.top_k = static_cast<int>(top_k);
+  spec.hidden = b.config.hidden;
+  spec.routing.kind = Routing::kSoftmaxTopK;
+  spec.shared_experts = 1;
+  CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, std::int64_t{1} << 31));
+
+  return build_decoder(
+      b, network,
+      {.attention =
+           [&](int layer, const std::string& prefix) {
+             attention.module = prefix + ".self_attn";
+             attention.window = slides && layer >= window_from ? window : 0;
+             return make_attention(b, attention);
+           },
+       .feed_forward = [&](int layer, const std::string& prefix) -> Result<std::unique_ptr<Mixer>> {
+         const std::string mlp = prefix + ".mlp";
+         const MlpOptions dense{
+             .module = mlp, .hidden = spec.hidden, .intermediate = dense_size, .activation = spec.activation};
+         if (!sparse[static_cast<std::size_t>(layer)]) return make_mlp(b, dense);
+         MlpOptions shared = dense;
+         shared.module = mlp + ".shared_expert";
+         shared.intermediate = spec.shared_intermediate;
+         return make_moe(
+             b, {.layer = layer,
+                 .spec = spec,
+                 .router = mlp + ".gate",
+                 .experts = {.module = mlp + ".experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"},
+                 .shared = shared,
+                 .shared_gate = mlp + ".shared_expert_gate"});
+       },
+       .layers = layers});
+}
+
+}  // namespace cadre

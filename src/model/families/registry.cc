@@ -1,0 +1,23 @@
+#include "base/result.h"
+#include "model/families/family.h"
+
+namespace cadre {
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> kFamilies = {
+      {"mixtral", build_mixtral},     {"nemotron_h", build_nemotron_h}, {"olmoe", build_olmoe},
+      {"qwen2_moe", build_qwen2_moe}, {"qwen3_moe", build_qwen3_moe},
+  };
+  return kFamilies;
+}
+
+Result<const Family*> find_family(std::string_view model_type) {
+  std::string known;
+  for (const Family& family : families()) {
+    if (family.model_type == model_type) return &family;
+    known += (known.empty() ? "" : ", ") + std::string(family.model_type);
+  }
+  return error(Code::kUnsupported, "model_type '", model_type, "' is not a known family, want one of: ", known);
+}
+
+}  // namespace cadre

@@ -1,0 +1,177 @@
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "base/result.h"
+#include "model/blocks/moe_mixer.h"
+#include "model/families/family.h"
+
+namespace cadre {
+namespace {
+
+// Tensors that older exports store and nothing reads: the tables are computed from the config.
+bool is_derived(const std::string& name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+Status refuse_left_over(const std::string& dir, const WeightLoader& loader, const std::vector<std::string>& ignored) {
+  std::vector<std::string> names;
+  for (std::string& name : loader.left_over()) {
+    const bool known = is_derived(name) || std::any_of(ignored.begin(), ignored.end(), [&](const std::string& prefix) {
+                         return name.starts_with(prefix);
+                       });
+    if (!known) names.push_back(std::move(name));
+  }
+  if (names.empty()) return {};
+  std::string list;
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 5); ++i) list += (i ? ", " : "") + names[i];
+  if (names.size() > 5) list += ", ...";
+  return error(Code::kInvalidFile, dir, ": ", names.size(),
+               " tensors of the checkpoint have no place in the model that ", "config.json describes: ", list,
+               "; the config is of another model or a newer version");
+}
+
+}  // namespace
+
+Model::~Model() = default;
+
+Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
+  std::unique_ptr<Model> m(new Model());
+  m->options_ = std::move(options);
+  const ModelOptions& o = m->options_;
+  CADRE_ASSIGN(m->config_, read_model_config(o.dir));
+  CADRE_ASSIGN(const Family* family, find_family(m->config_.model_type).with_context(o.dir + "/config.json"));
+  CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, Checkpoint::open(o.dir));
+  m->weight_bytes_ = checkpoint->tensor_bytes();
+  for (const std::string& name : checkpoint->unlisted())
+    m->notes_.push_back("tensor '" + name + "' is not listed in the index");
+  m->loader_ = std::make_unique<WeightLoader>(checkpoint, o.device, o.check_weights);
+  m->builder_ = std::make_unique<Builder>(m->config_, *m->loader_, o.ranks);
+  m->stream_ = o.device->make_stream();
+  m->builder_->targets.model_type = m->config_.model_type;
+  CADRE_TRY(family->build(*m->builder_, m->network_));
+  CADRE_TRY(refuse_left_over(o.dir, *m->loader_, m->builder_->ignored_prefixes));
+  m->config_.layers = m->builder_->targets.layers;
+  if (o.progress) o.progress(0.5);
+  return m;
+}
+
+AdapterDemand Model::demand(int target, const AdapterPlan& plan) const {
+  AdapterDemand d;
+  d.max_adapters = plan.slots;
+  d.projections = plan.expert_projections;
+  d.layouts = plan.expert_projections != 0 ? kPerExpert | kSharedGateUpA : 0;
+  d.max_rank = plan.expert_projections != 0 ? plan.max_rank : 0;
+  for (const auto& adapter : plan.known) {
+    const auto it = adapter->experts.find(target);
+    if (it == adapter->experts.end()) continue;
+    const LayerLora& lora = it->second;
+    d.projections |= static_cast<std::uint8_t>((lora.gate.empty() ? 0 : kGate) | (lora.up.empty() ? 0 : kUp) |
+                                               (lora.down.empty() ? 0 : kDown));
+    d.max_rank = std::max({d.max_rank, lora.max_rank(), plan.max_rank});
+    const bool shared = !lora.gate.empty() && !lora.up.empty() && lora.gate[0].rank() > 0 && lora.up[0].rank() > 0 &&
+                        lora.gate[0].a.data == lora.up[0].a.data;
+    d.layouts |= static_cast<std::uint8_t>(shared ? kSharedGateUpA : kPerExpert);
+  }
+  const std::uint8_t has =
+      builder_->targets.experts[static_cast<std::size_t>(target)].gated ? kGate | kUp | kDown : kUp | kDown;
+  d.projections &= has;
+  if (d.projections == 0) d = AdapterDemand{};
+  return d;
+}
+
+std::vector<LayerSelection> Model::requests(const Deployment& base, const AdapterPlan& plan) const {
+  std::vector<LayerSelection> out;
+  for (const MoeLayer& layer : builder_->moe_layers) {
+    Deployment deployment = base;
+    deployment.device = options_.caps;
+    deployment.adapters = demand(layer.target, plan);
+    const Ranks& r = options_.ranks;
+    deployment.tensor_parallel = r.expert_parallel ? 1 : r.size;
+    deployment.expert_parallel = r.expert_parallel ? r.size : 1;
+    if (r.expert_parallel && r.size > 1) deployment.expert_parallel_kind = ExpertParallelKind::kAllGatherReduceScatter;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const LayerSelection& s) {
+      return s.spec == layer.spec && s.deployment == deployment;
+    });
+    if (same != out.end()) {
+      same->layers.push_back(layer.layer);
+    } else {
+      out.push_back({.layers = {layer.layer}, .spec = layer.spec, .deployment = deployment, .selection = {}});
+    }
+  }
+  return out;
+}
+
+Status Model::prepare(const MoeGate& gate, const Policy& policy, const Deployment& base, const AdapterPlan& plan) {
+  std::vector<LayerSelection> selections = requests(base, plan);
+  std::vector<std::pair<MoeMixer*, std::unique_ptr<Experts>>> prepared;
+  for (LayerSelection& group : selections) {
+    Result<Choice<MoeOp>> choice = gate.select(group.spec, group.deployment, policy);
+    if (!choice.ok()) {
+      return std::move(choice).status().with_context("MoE layer " + std::to_string(group.layers.front()));
+    }
+    group.selection = choice->selection;
+    for (MoeLayer& layer : builder_->moe_layers) {
+      if (std::find(group.layers.begin(), group.layers.end(), layer.layer) == group.layers.end()) continue;
+      CADRE_ASSIGN(std::unique_ptr<Experts> experts,
+                   choice->admission.prepare({.weights = layer.weights.get(),
+                                              .device = options_.device.get(),
+                                              .stream = stream_.get(),
+                                              .shard = options_.ranks.expert_shard()}));
+      prepared.emplace_back(layer.mixer, std::move(experts));
+      if (options_.progress) {
+        options_.progress(0.5 + 0.5 * static_cast<double>(prepared.size()) /
+                                    static_cast<double>(builder_->moe_layers.size()));
+      }
+    }
+  }
+  if (plan.slots > 0) {
+    for (const DenseSite& site : builder_->sites) {
+      CADRE_TRY(site.linear != nullptr ? site.linear->reserve(*options_.device, *stream_, plan.slots)
+                                       : site.embedding->reserve(*options_.device, *stream_, plan.slots));
+    }
+  }
+  stream_->wait();
+  for (auto& [mixer, experts] : prepared) mixer->set_experts(std::move(experts));
+  selections_ = std::move(selections);
+  plan_ = plan;
+  return {};
+}
+
+Status Model::attach(Stream& stream, int slot, const Adapter& adapter) {
+  if (slot < 0 || slot >= plan_.slots) {
+    return error(Code::kLimitExceeded, "adapter '", adapter.name, "' needs a slot, and all ", plan_.slots,
+                 " are taken (--max-loras)");
+  }
+  const auto attach_all = [&]() -> Status {
+    for (const auto& [index, lora] : adapter.dense) {
+      const DenseSite& site = builder_->sites[static_cast<std::size_t>(index)];
+      CADRE_TRY(site.linear != nullptr ? site.linear->attach(*options_.device, stream, slot, lora)
+                                       : site.embedding->attach(*options_.device, stream, slot, lora));
+    }
+    for (const MoeLayer& layer : builder_->moe_layers) {
+      const auto it = adapter.experts.find(layer.target);
+      if (it != adapter.experts.end()) CADRE_TRY(layer.mixer->experts()->attach(slot, it->second));
+    }
+    return {};
+  };
+  Status status = attach_all();
+  if (!status.ok()) detach(stream, slot);
+  return std::move(status).with_context("adapter '" + adapter.name + "'");
+}
+
+void Model::detach(Stream& stream, int slot) {
+  for (const DenseSite& site : builder_->sites) {
+    if (site.linear != nullptr) {
+      site.linear->detach(*options_.device, stream, slot);
+    } else {
+      site.embedding->detach(*options_.device, stream, slot);
+    }
+  }
+  for (const MoeLayer& layer : builder_->moe_layers) layer.mixer->experts()->detach(slot);
+}
+
+void Model::forward(const Exec& exec, const Ops& ops, const Batch& batch, const std::vector<LayerState>& states,
+                    View logits) const {
+  network_.forward({exec, ops, batch, states}, logits);
+}
+
+}  // namespace cadre

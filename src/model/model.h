@@ -1,0 +1,90 @@
+// Model: a checkpoint on a device, its MoE layers behind the gate, adapters attached to slots.
+#pragma once
+
+#include <cadre/selection.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dist/communicator.h"
+#include "lora/canonical.h"
+#include "model/builder.h"
+#include "model/network.h"
+
+namespace cadre {
+
+struct ModelOptions {
+  std::string dir;
+  std::shared_ptr<Device> device;
+  Ranks ranks;
+  DeviceCaps caps;             // what the gate plans for
+  bool check_weights = false;  // look for NaN and infinity in every tensor
+  // Called while loading with a share in [0, 1]. May be empty.
+  std::function<void(double)> progress;
+};
+
+// What adapters the MoE layers must be ready for.
+struct AdapterPlan {
+  int slots = 0;     // --max-loras
+  int max_rank = 0;  // --max-lora-rank; 0: of the known adapters
+  // Declared targets on experts, bits of Projection, for every layer; 0: those the known adapters touch.
+  std::uint8_t expert_projections = 0;
+  std::vector<std::shared_ptr<const Adapter>> known;
+};
+
+struct LayerSelection {
+  std::vector<int> layers;  // model layers with this spec and demand
+  LayerSpec spec;
+  Deployment deployment;
+  Selection selection;
+};
+
+class Model {
+ public:
+  // Opens and checks the checkpoint and builds the network; MoE layers have no backend yet.
+  static Result<std::unique_ptr<Model>> load(ModelOptions options);
+  ~Model();
+
+  // Chooses and prepares a backend for every MoE layer. Again, with a larger plan, when no batch is running and after
+  // all slots were detached. Nothing changes where it fails.
+  Status prepare(const MoeGate& gate, const Policy& policy, const Deployment& base, const AdapterPlan& plan);
+  const std::vector<LayerSelection>& selections() const { return selections_; }
+  // The layers as `prepare` would ask for them, without preparing: for explain.
+  std::vector<LayerSelection> requests(const Deployment& base, const AdapterPlan& plan) const;
+
+  const ModelConfig& config() const { return config_; }
+  const AdapterTargets& adapter_targets() const { return builder_->targets; }
+  const std::vector<StateSpec>& state_specs() const { return builder_->states; }
+  const AdapterPlan& plan() const { return plan_; }
+  Device& device() const { return *options_.device; }
+  std::uint64_t weight_bytes() const { return weight_bytes_; }
+  const std::vector<std::string>& notes() const { return notes_; }  // e.g. shard tensors the index does not list
+
+  // Between batches only. attach leaves nothing behind where it fails.
+  Status attach(Stream& stream, int slot, const Adapter& adapter);
+  void detach(Stream& stream, int slot);
+
+  // Enqueues one batch. logits float32 [batch.logit_rows, vocab], dense.
+  void forward(const Exec& exec, const Ops& ops, const Batch& batch, const std::vector<LayerState>& states,
+               View logits) const;
+
+ private:
+  Model() = default;
+  AdapterDemand demand(int target, const AdapterPlan& plan) const;
+
+  ModelOptions options_;
+  ModelConfig config_;
+  std::unique_ptr<WeightLoader> loader_;
+  std::unique_ptr<Builder> builder_;
+  std::unique_ptr<Stream> stream_;
+  Network network_;
+  AdapterPlan plan_;
+  std::vector<LayerSelection> selections_;
+  std::uint64_t weight_bytes_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace cadre

@@ -1,0 +1,188 @@
+#include "model/rope_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/result.h"
+
+namespace cadre {
+namespace {
+
+// Everything the variants need, whatever the style of the file.
+struct Source {
+  Json fields;  // rope_parameters or rope_scaling; null if there is none
+  std::string type = "default";
+  double theta = 10000;
+  std::int64_t dim = 0, max_context = 0, original_context = 0;
+};
+
+using Compute = Status (*)(const Source&, RopeConfig&);
+
+double base_power(const Source& s, std::size_t i) {
+  return std::pow(s.theta, 2.0 * static_cast<double>(i) / static_cast<double>(s.dim));
+}
+
+std::vector<float> plain(const Source& s) {
+  std::vector<float> out(static_cast<std::size_t>(s.dim / 2));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(1.0 / base_power(s, i));
+  return out;
+}
+
+Status make_default(const Source& s, RopeConfig& out) {
+  out.inv_freq = plain(s);
+  return {};
+}
+
+Status make_linear(const Source& s, RopeConfig& out) {
+  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
+  out.inv_freq = plain(s);
+  for (float& f : out.inv_freq) f = static_cast<float>(f / factor);
+  return {};
+}
+
+Status make_dynamic(const Source& s, RopeConfig& out) {
+  CADRE_ASSIGN(out.rope.factor, s.fields.get_double("factor"));
+  out.rope.length = Rope::Length::kDynamic;
+  out.inv_freq = plain(s);
+  return {};
+}
+
+Status make_yarn(const Source& s, RopeConfig& out) {
+  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
+  CADRE_ASSIGN(const double fast, s.fields.get_double_or("beta_fast", 32));
+  CADRE_ASSIGN(const double slow, s.fields.get_double_or("beta_slow", 1));
+  CADRE_ASSIGN(const bool truncate, s.fields.get_bool_or("truncate", true));
+  const auto mscale = [&](double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
+  double scale = mscale(1);
+  if (s.fields.has("mscale") && s.fields.has("mscale_all_dim")) {
+    CADRE_ASSIGN(const double m, s.fields.get_double("mscale"));
+    CADRE_ASSIGN(const double all, s.fields.get_double("mscale_all_dim"));
+    if (m != 0 && all != 0) scale = mscale(m) / mscale(all);
+  }
+  CADRE_ASSIGN(scale, s.fields.get_double_or("attention_factor", scale));
+  out.rope.scale = static_cast<float>(scale);
+  // The dimension whose wavelength makes `turns` full turns within the original context.
+  const auto dimension = [&](double turns) {
+    return static_cast<double>(s.dim) *
+           std::log(static_cast<double>(s.original_context) / (turns * 2 * std::numbers::pi)) / (2 * std::log(s.theta));
+  };
+  double low = dimension(fast), high = dimension(slow);
+  if (truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(s.dim - 1));
+  if (low == high) high += 0.001;
+  out.inv_freq.resize(static_cast<std::size_t>(s.dim / 2));
+  for (std::size_t i = 0; i < out.inv_freq.size(); ++i) {
+    const double extrapolated = 1.0 / base_power(s, i), interpolated = extrapolated / factor;
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    out.inv_freq[i] = static_cast<float>(interpolated * ramp + extrapolated * (1 - ramp));
+  }
+  return {};
+}
+
+Status make_llama3(const Source& s, RopeConfig& out) {
+  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
+  CADRE_ASSIGN(const double low, s.fields.get_double("low_freq_factor"));
+  CADRE_ASSIGN(const double high, s.fields.get_double("high_freq_factor"));
+  const double context = static_cast<double>(s.original_context);
+  out.inv_freq = plain(s);
+  for (float& f : out.inv_freq) {
+    const double wavelength = 2 * std::numbers::pi / f;
+    if (wavelength < context / high) continue;
+    if (wavelength > context / low) {
+      f = static_cast<float>(f / factor);
+    } else {
+      const double smooth = (context / wavelength - low) / (high - low);
+      f = static_cast<float>((1 - smooth) * f / factor + smooth * f);
+    }
+  }
+  return {};
+}
+
+Status make_longrope(const Source& s, RopeConfig& out) {
+  const double stretch = static_cast<double>(s.max_context) / static_cast<double>(s.original_context);
+  CADRE_ASSIGN(const double factor, s.fields.get_double_or("factor", stretch));
+  const double automatic =
+      factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(s.original_context)));
+  CADRE_ASSIGN(const double scale, s.fields.get_double_or("attention_factor", automatic));
+  out.rope.scale = static_cast<float>(scale);
+  out.rope.length = Rope::Length::kLongShort;
+  const auto table = [&](std::string_view key, std::vector<float>& to) -> Status {
+    CADRE_ASSIGN(const std::vector<double> factors, s.fields.get_double_list(key));
+    to = plain(s);
+    if (factors.size() != to.size()) {
+      return error(Code::kInvalidFile, s.fields.where(key), " has ", factors.size(), " values, want ", to.size(),
+                   ", half of the rotated dimensions");
+    }
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(1.0 / (factors[i] * base_power(s, i)));
+    return {};
+  };
+  CADRE_TRY(table("short_factor", out.inv_freq));
+  return table("long_factor", out.long_inv_freq);
+}
+
+constexpr std::pair<std::string_view, Compute> kTypes[] = {
+    {"default", make_default}, {"linear", make_linear}, {"dynamic", make_dynamic},
+    {"yarn", make_yarn},       {"llama3", make_llama3}, {"longrope", make_longrope},
+};
+
+Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64_t max_context) {
+  Source s;
+  for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.has(key)) continue;
+    CADRE_ASSIGN(s.fields, config.get_object(key));
+    break;
+  }
+  CADRE_ASSIGN(s.theta, config.get_double_or("rope_theta", 10000));
+  CADRE_ASSIGN(double partial, config.get_double_or("partial_rotary_factor", 1.0));
+  std::int64_t original = 0;
+  if (s.fields.is_object()) {
+    CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
+    CADRE_ASSIGN(partial, s.fields.get_double_or("partial_rotary_factor", partial));
+    CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key
+    CADRE_ASSIGN(s.type, s.fields.get_string_or("rope_type", s.type));
+    CADRE_ASSIGN(original, s.fields.get_int_or("original_max_position_embeddings", 0, 1, std::int64_t{1} << 31));
+  }
+  // Phi keeps it at the top level.
+  if (original == 0) {
+    CADRE_ASSIGN(original,
+                 config.get_int_or("original_max_position_embeddings", max_context, 1, std::int64_t{1} << 31));
+  }
+  if (!(partial > 0 && partial <= 1) || !(s.theta > 1)) {
+    return error(Code::kInvalidFile, config.where("rope_parameters"), ": got rope_theta ", s.theta,
+                 " and partial_rotary_factor ", partial, ", want theta above 1 and a factor in (0, 1]");
+  }
+  s.dim = static_cast<std::int64_t>(static_cast<double>(head_dim) * partial);
+  s.max_context = max_context;
+  s.original_context = original;
+  if (s.dim < 4 || s.dim % 2 != 0) {
+    return error(Code::kInvalidFile, config.where("head_dim"), ": ", s.dim,
+                 " rotated dimensions, want an even number above 2");
+  }
+  return s;
+}
+
+}  // namespace
+
+Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context) {
+  CADRE_ASSIGN(const Source s, read_source(config, head_dim, max_context));
+  RopeConfig out;
+  out.rope.dim = static_cast<int>(s.dim);
+  out.rope.theta = s.theta;
+  out.rope.original_context = s.original_context;
+  std::string known;
+  for (const auto& [name, compute] : kTypes) {
+    known += (known.empty() ? "" : ", ") + std::string(name);
+    if (name != s.type) continue;
+    CADRE_TRY(compute(s, out));
+    return out;
+  }
+  return error(Code::kUnsupported, config.where("rope_parameters.rope_type"), " is '", s.type,
+               "', want one of: ", known);
+}
+
+}  // namespace cadre

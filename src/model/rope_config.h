@@ -1,0 +1,22 @@
+// Rotary embeddings as configs describe them: rope_parameters of transformers 5, rope_theta and rope_scaling of 4.
+#pragma once
+
+#include <vector>
+
+#include "io/json.h"
+#include "ops/ops.h"
+
+namespace cadre {
+
+// Host-side tables; `upload_rope` makes a Rope of them.
+struct RopeConfig {
+  Rope rope;  // without its views
+  std::vector<float> inv_freq, long_inv_freq;
+};
+
+// `head_dim` is the default for the rotated part, which partial_rotary_factor shrinks. An unknown rope_type lists the
+// known ones. Formulas: "default"; "linear" (kaiokendev's interpolation); "dynamic" (NTK-aware, by length); "yarn"
+// (arXiv:2309.00071); "llama3" (Llama 3.1's wavelength bands); "longrope" (arXiv:2402.13753).
+Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context);
+
+}  // namespace cadre

@@ -1,0 +1,97 @@
+#include "model/weights.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "base/dot.h"
+
+namespace cadre {
+namespace {
+
+// Index of the first element that is not finite, or -1.
+std::int64_t first_bad(const View& v) {
+  const std::int64_t n = v.elements();
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(element(v.data, v.dtype, i))) return i;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<View> WeightLoader::host(const std::string& name, Dims shape) {
+  const TensorInfo* tensor = checkpoint_->find(name);
+  if (tensor == nullptr) {
+    return error(Code::kInvalidFile, checkpoint_->folder(), ": tensor '", name, "' is missing, want ",
+                 shape_text({shape.begin(), shape.size()}),
+                 "; the checkpoint is incomplete or of another model than its config");
+  }
+  if (!std::equal(tensor->shape.begin(), tensor->shape.end(), shape.begin(), shape.end())) {
+    return error(Code::kInvalidFile, *tensor->file, ": tensor '", name, "' has shape ", shape_text(tensor->shape),
+                 ", want ", shape_text({shape.begin(), shape.size()}), " by config.json");
+  }
+  if (!is_float_weight(tensor->dtype)) {
+    return error(Code::kUnsupported, *tensor->file, ": tensor '", name, "' is ", dtype_name(tensor->dtype),
+                 ", want bfloat16, float16 or float32; use an unquantised export of the model");
+  }
+  View view(const_cast<std::byte*>(tensor->data), tensor->dtype, shape);
+  used_.insert(name);
+  if (!tensor->is_aligned()) {
+    auto copy = std::make_shared<std::vector<std::byte>>(tensor->bytes().begin(), tensor->bytes().end());
+    view.data = copy->data();
+    aligned_.push_back(std::move(copy));
+  }
+  if (check_values_) {
+    if (const std::int64_t bad = first_bad(view); bad >= 0) {
+      return error(Code::kInvalidFile, *tensor->file, ": tensor '", name, "' is not finite at element ", bad,
+                   "; the file is damaged or the training diverged");
+    }
+  }
+  return view;
+}
+
+Result<View> WeightLoader::device_tensor(const std::string& name, Dims shape, const Ranges& rows,
+                                         const Ranges& columns) {
+  CADRE_ASSIGN(View view, host(name, shape));
+  std::shared_ptr<const void> storage = checkpoint_;
+  view = take_ranges(view, 0, rows, storage);
+  if (view.rank > 1) view = take_ranges(view, view.rank - 1, columns, storage);
+  CADRE_ASSIGN(auto imported, device_->import(view, storage));
+  keep(std::move(imported.second));
+  return imported.first;
+}
+
+std::vector<std::string> WeightLoader::left_over() const {
+  std::vector<std::string> names;
+  for (const std::string_view name : checkpoint_->names()) {
+    if (!used_.contains(name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+View take_ranges(const View& view, int dim, const Ranges& ranges, std::shared_ptr<const void>& storage) {
+  if (ranges.empty()) return view;
+  if (ranges.size() == 1) return view.slice(dim, ranges[0].first, ranges[0].second);
+  CADRE_CHECK(dim == 0, "only rows are gathered from several ranges");
+  std::int64_t rows = 0;
+  for (const auto& [begin, end] : ranges) rows += end - begin;
+  View out = view;
+  out.shape[0] = rows;
+  std::int64_t step = 1;
+  for (int i = out.rank - 1; i >= 0; --i) {
+    out.stride[static_cast<std::size_t>(i)] = step;
+    step *= out.dim(i);
+  }
+  auto copy = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(out.bytes()));
+  std::byte* to = copy->data();
+  for (const auto& [begin, end] : ranges) {
+    const View piece = view.slice(0, begin, end);
+    copy_dense(piece, to);
+    to += piece.bytes();
+  }
+  out.data = copy->data();
+  storage = copy;
+  return out;
+}
+
+}  // namespace cadre

@@ -1,0 +1,58 @@
+// WeightLoader: takes tensors of a checkpoint by name, checks them, and remembers which were taken.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "tensor/device.h"
+
+namespace cadre {
+
+using Dims = std::initializer_list<std::int64_t>;
+
+// Where on a rank's matrix rows of the whole matrix lie: [begin, end) pieces, in order. Empty: all.
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+class WeightLoader {
+ public:
+  WeightLoader(std::shared_ptr<Checkpoint> checkpoint, std::shared_ptr<Device> device, bool check_values)
+      : checkpoint_(std::move(checkpoint)), device_(std::move(device)), check_values_(check_values) {}
+
+  bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
+  const std::string& folder() const { return checkpoint_->folder(); }
+  std::shared_ptr<const void> owner() const { return checkpoint_; }
+  Device& device() { return *device_; }
+
+  // The file's tensor as a host view of exactly this shape. Refuses a missing tensor, another shape, a type that is
+  // not BF16, F16 or F32, and, with check_values, NaN and infinity.
+  Result<View> host(const std::string& name, Dims shape);
+
+  // The same on the device: lent in place where the device can read the file, with the rows or columns of this rank.
+  Result<View> device_tensor(const std::string& name, Dims shape, const Ranges& rows = {}, const Ranges& columns = {});
+
+  // Counts a tensor as known without reading it.
+  void ignore(const std::string& name) { used_.insert(name); }
+
+  // Tensors of the checkpoint that nothing took.
+  std::vector<std::string> left_over() const;
+
+  // Keeps device memory for as long as the model lives.
+  void keep(Buffer buffer) { buffers_.push_back(std::move(buffer)); }
+
+ private:
+  std::shared_ptr<Checkpoint> checkpoint_;
+  std::shared_ptr<Device> device_;
+  bool check_values_;
+  std::set<std::string, std::less<>> used_;
+  std::vector<Buffer> buffers_;
+  std::vector<std::shared_ptr<std::vector<std::byte>>> aligned_;  // copies of tensors at odd addresses
+};
+
+// The given ranges of dimension `dim`, one after another, as one view: a slice where that is possible, otherwise a
+// dense copy that `storage` keeps.
+View take_ranges(const View& view, int dim, const Ranges& ranges, std::shared_ptr<const void>& storage);
+
+}  // namespace cadre

@@ -22,7 +22,7 @@ struct JsonParseOptions {
 
   std::uint64_t max_bytes = 64u << 20;
   int max_depth = 64;                             // of nested arrays and objects; at most 256
-  std::uint64_t max_values = 8'000'000;           // an empty array is 3 bytes of text and over 100 of memory
+  std::uint64_t max_values = 4'000'000;           // an object is 3 bytes of text and over 200 of memory
   Duplicates duplicates = Duplicates::kLastWins;  // of an object's keys; Python keeps the last
   // Take what Python's json.dump and transformers write for numbers JSON cannot express: the bare words NaN, Infinity
   // and -Infinity, and objects like {"__float__": "Infinity"}. All become numbers.

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "base/dot.h"
+#include "base/float16.h"
 #include "tensor/view.h"
 
 namespace cadre {
@@ -54,6 +55,16 @@ inline const void* advance(const void* data, DType dtype, std::int64_t elements)
   return static_cast<const std::byte*>(data) + elements * dtype_bits(dtype) / 8;
 }
 inline const void* weight_row(const View& w, std::int64_t n) { return advance(w.data, w.dtype, n * w.step(0)); }
+
+// n contiguous elements as float32, exactly.
+inline void widen(const void* from, DType dtype, std::int64_t n, float* to) {
+  const auto copy = [&](const auto* values) {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = to_float(values[i]);
+  };
+  if (dtype == DType::kBF16) return copy(static_cast<const Bf16*>(from));
+  if (dtype == DType::kF16) return copy(static_cast<const F16*>(from));
+  copy(static_cast<const float*>(from));
+}
 
 // Items for one piece of a parallel loop, at `cost` multiply-adds an item: a piece should outweigh its hand-over, a few
 // microseconds.

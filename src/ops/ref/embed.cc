@@ -30,7 +30,7 @@ void ReferenceOps::embed(const Exec& exec, View out, View table, const Batch& ba
         const DType dtype = replaced ? entry->replacement_dtype : table.dtype;
         const void* source = replaced ? advance(entry->replacement, dtype, id * width) : weight_row(table, id);
         float* y = row(out, t);
-        for (std::int64_t h = 0; h < width; ++h) y[h] = element(source, dtype, h);
+        widen(source, dtype, width, y);
 
         if (entry == nullptr || entry->rank == 0) continue;
         shrunk.resize(static_cast<std::size_t>(entry->rank));

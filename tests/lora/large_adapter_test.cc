@@ -1,0 +1,107 @@
+// An adapter of the size that real models have, in number of tensors: reading must not grow with their square.
+#include <chrono>
+#include <random>
+
+#include "lora/adapter_files.h"
+#include "lora/adapter_report.h"
+#include "lora/golden_targets.h"
+
+namespace cadre {
+namespace {
+
+constexpr int kLayers = 48, kExpertsEach = 128;
+constexpr std::int64_t kWidth = 16, kIntermediate = 8;
+#ifdef NDEBUG
+constexpr auto kLimit = std::chrono::seconds(1);
+#else
+constexpr auto kLimit = std::chrono::seconds(20);
+#endif
+
+AdapterTargets large_targets() {
+  AdapterTargets targets = small_targets(kExpertsEach, kWidth, kIntermediate);
+  ExpertsTarget target = targets.experts[0];
+  targets.experts.clear();
+  targets.dense.clear();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    target.layer = layer;
+    target.module = "model.layers." + std::to_string(layer) + ".mlp.experts";
+    targets.experts.push_back(target);
+  }
+  targets.layers = kLayers;
+  targets.prefix_aliases = {{"backbone.", "model."}};
+  return targets;
+}
+
+// `each` is called with the name of every projection of every expert.
+template <class F>
+void for_each_module(const std::string& prefix, const F& each) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int e = 0; e < kExpertsEach; ++e) {
+      for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
+        each(prefix + "layers." + std::to_string(layer) + ".mlp.experts." + std::to_string(e) + "." + name);
+      }
+    }
+  }
+}
+
+void write_large(const TempDir& folder, const std::string& prefix, const std::string& config) {
+  folder.write("adapter_config.json", config);
+  const std::vector<float> values(64, 0.5f);
+  std::vector<NamedTensor> tensors;
+  for_each_module("base_model.model." + prefix, [&](const std::string& module) {
+    const bool down = module.ends_with("down_proj");
+    const std::int64_t in = down ? kIntermediate : kWidth, out = down ? kWidth : kIntermediate;
+    const auto bytes = std::as_bytes(std::span(values));
+    tensors.push_back({module + ".lora_A.weight", DType::kF32, {2, in}, bytes.subspan(0, std::size_t(in) * 8)});
+    tensors.push_back({module + ".lora_B.weight", DType::kF32, {out, 2}, bytes.subspan(0, std::size_t(out) * 8)});
+  });
+  std::shuffle(tensors.begin(), tensors.end(), std::mt19937(1));
+  ASSERT_EQ(tensors.size(), 36'864u);
+  ASSERT_THAT(write_safetensors(folder / "adapter_model.safetensors", tensors), Succeeds());
+}
+
+void expect_fast(const std::string& prefix, const std::string& config) {
+  const TempDir folder;
+  write_large(folder, prefix, config);
+  const AdapterTargets targets = large_targets();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto adapter = read_adapter(folder.path().string(), "large", targets);
+  const auto took = std::chrono::steady_clock::now() - begin;
+  ASSERT_THAT(adapter, Succeeds());
+  EXPECT_LT(took, kLimit);
+  testing::Test::RecordProperty("milliseconds",
+                                int(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  EXPECT_EQ((*adapter)->experts.size(), std::size_t(kLayers));
+  EXPECT_EQ((*adapter)->report.bindings.size(), std::size_t(3 * kLayers));
+  for (const auto& [index, lora] : (*adapter)->experts) EXPECT_EQ(lora.gate.back().rank(), 2);
+  EXPECT_LT(report_text(**adapter).size(), 2000u);  // layers that are alike share lines
+}
+
+TEST(LargeAdapter, PerExpert) { expect_fast("model.", config_text()); }
+
+TEST(LargeAdapter, PerExpertUnderAnotherPrefix) { expect_fast("backbone.", config_text()); }
+
+// Tools that choose ranks write one key for each module, and some expressions beside them.
+TEST(LargeAdapter, WithAPatternForEachModule) {
+  std::string ranks, alphas;
+  for_each_module("model.", [&](const std::string& module) {
+    ranks += (ranks.empty() ? "\"" : ", \"") + module + "\": 2";
+    alphas += (alphas.empty() ? "\"" : ", \"") + module + "\": 8";
+  });
+  expect_fast("model.", config_text("\"rank_pattern\": {" + ranks + "}, \"alpha_pattern\": {\".*\\\\.k_proj\": 3, " +
+                                        alphas + ", \".*\\\\.v_proj\": 3}",
+                                    3));
+}
+
+TEST(LargeAdapter, AllLeftOver) {
+  const TempDir folder;
+  write_large(folder, "other.", config_text());
+  const AdapterTargets targets = large_targets();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(read_adapter(folder.path().string(), "large", targets),
+              FailsWith(Code::kInvalidFile, "36864 of 36864 tensors bind to nothing"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit);
+}
+
+}  // namespace
+}  // namespace cadre

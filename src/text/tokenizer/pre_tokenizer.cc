@@ -15,6 +15,10 @@ constexpr std::size_t kMaxSteps = 64;
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
+// Words, and runs of what is neither word nor space. A word here has no superscripts or fractions, but has joiners.
+constexpr std::string_view kWordsPattern =
+    R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}]+|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
+
 std::string_view view(const Pieces& pieces, Span span) { return pieces.text.substr(span.begin, span.end - span.begin); }
 
 class Split : public PreTokenizerStep {
@@ -56,6 +60,7 @@ class SplitCharacters : public PreTokenizerStep {
 template <class Write>
 Status rewrite(Pieces& pieces, Write write) {
   const std::size_t limit = grown_limit(pieces.text.size());
+  if (!pieces.spans.empty() && pieces.spans[0].begin != 0) pieces.at_start = false;
   std::string text;
   text.reserve(pieces.text.size() + pieces.text.size() / 2);
   for (std::size_t i = 0; i < pieces.spans.size(); ++i) {
@@ -193,7 +198,7 @@ Status PreTokenizer::add(const JsonValue& json) {
     steps_.push_back(
         std::make_unique<SplitCharacters>(is_numeric, single ? Behavior::kIsolated : Behavior::kContiguous));
   } else if (type == "Whitespace") {
-    CADRE_ASSIGN(Regex regex, Regex::compile(R"(\w+|[^\w\s]+)"));
+    CADRE_ASSIGN(Regex regex, Regex::compile(kWordsPattern));
     steps_.push_back(std::make_unique<Split>(std::move(regex), Behavior::kRemoved, true));
   } else if (type == "WhitespaceSplit") {
     steps_.push_back(std::make_unique<SplitCharacters>(is_whitespace, Behavior::kRemoved));

@@ -1,3 +1,6 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
 #include "base/result.h"
 #include "text/tokenizer/regex.h"
 
@@ -10,11 +13,26 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}";
-constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Oniguruma counts the superscripts and fractions of Latin-1 as word characters, and no others.
+constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 constexpr std::string_view kHex = "0-9A-Fa-f";
+
+constexpr std::size_t kMaxPropertyName = 40;
 
 bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Whether PCRE2 knows \\p{sc:name}. Its plain \\p{name} of a script takes in characters that several scripts share.
+bool is_script(std::string_view name) {
+  if (name.size() < 3) return false;  // a general category
+  const std::string pattern = "\\p{sc:" + std::string(name) + "}";
+  int number = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &number, &offset, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
 
 class Translator {
  public:
@@ -95,6 +113,21 @@ class Translator {
       case 'B':
         if (in_class) break;               // a backspace in both
         return refuse("a word boundary");  // \b of the two engines disagrees about marks
+      case 'p':
+      case 'P': {
+        const std::size_t end = in_.find('}', pos_);
+        if (in_.substr(pos_ + 2).substr(0, 1) != "{" || end == in_.npos) break;
+        std::string_view name = in_.substr(pos_ + 3, end - pos_ - 3);
+        const bool negated = name.starts_with('^');
+        if (negated) name.remove_prefix(1);
+        if (name.size() > kMaxPropertyName || !is_script(name)) break;
+        out_ += in_.substr(pos_, 2);
+        out_ += negated ? "{^sc:" : "{sc:";
+        out_ += name;
+        out_ += '}';
+        pos_ = end + 1;
+        return {};
+      }
       case 'Q':
       case 'E':
       case 'C':

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 
 #include "base/result.h"
 #include "text/tokenizer/added_tokens.h"
@@ -41,6 +42,8 @@ const JsonValue* pointer(const std::optional<JsonValue>& json) { return json ? &
 struct Tokenizer::Impl {
   Bpe bpe;
   Vocab added;
+  // How decoding spells added tokens that are looked for in normalized text: normalized, as the model's tokens are.
+  std::unordered_map<std::int32_t, std::string> spelled;
   std::vector<bool> special;  // by id; ids beyond its end are not
   TokenFinder plain;          // added tokens looked for in the text as it is
   TokenFinder normalized;     // and after normalizing
@@ -108,6 +111,7 @@ Status Tokenizer::Impl::add_tokens(const std::vector<AddedToken>& tokens) {
     }
     regex.start(token.content.size());
     CADRE_ASSIGN(std::string pattern, normalizer.apply(token.content, regex));
+    if (pattern != token.content) spelled.emplace(token.id, pattern);
     CADRE_TRY(normalized.add(std::move(pattern), token));
   }
   plain.finish();
@@ -188,7 +192,10 @@ Status Tokenizer::Impl::encode_pieces(std::string_view part, bool at_start, Scra
 std::optional<std::string_view> Tokenizer::Impl::shown(std::int32_t id, bool skip_special_tokens) const {
   const auto index = static_cast<std::size_t>(id);
   if (id < 0 || (skip_special_tokens && index < special.size() && special[index])) return std::nullopt;
-  if (added.has(id)) return added.text(id);
+  if (added.has(id)) {
+    const auto found = spelled.find(id);
+    return found == spelled.end() ? added.text(id) : found->second;
+  }
   if (bpe.vocab().has(id)) return bpe.vocab().text(id);
   return std::nullopt;
 }
@@ -258,9 +265,10 @@ std::optional<std::int32_t> Tokenizer::token_to_id(std::string_view token) const
 }
 
 std::optional<std::string> Tokenizer::id_to_token(std::int32_t id) const {
-  const auto token = impl_->shown(id, /*skip_special_tokens=*/false);
-  if (!token) return std::nullopt;
-  return std::string(*token);
+  for (const Vocab* vocab : {&impl_->added, &impl_->bpe.vocab()}) {
+    if (vocab->has(id)) return std::string(vocab->text(id));
+  }
+  return std::nullopt;
 }
 
 bool Tokenizer::is_special(std::int32_t id) const {

@@ -146,8 +146,11 @@ bool is_punctuation(std::uint32_t c) {
 
 bool is_word(std::uint32_t c) {
   const auto kind = category(c);
-  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC ||
-         c == 0x200C || c == 0x200D;
+  if ((kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC) return true;
+  if (c == 0x200C || c == 0x200D) return true;
+  // Letters in circles and squares: symbols that are alphabetic all the same.
+  return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+         (c >= 0x1F170 && c <= 0x1F189);
 }
 
 std::string normalize(std::string_view text, NormalForm form) {

@@ -1,0 +1,1 @@
+cadre_fuzzer(chat_template SOURCES chat_template_fuzz.cc DEPS text)

@@ -41,10 +41,10 @@ std::string shorten(std::string_view text) {
 
 struct KeyPatterns::Regex {
   struct Free {
-    void operator()(pcre2_code* code) const { pcre2_code_free(code); }
-    void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-    void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-    void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+    void operator()(pcre2_code* p) const { pcre2_code_free(p); }
+    void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
+    void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
+    void operator()(pcre2_compile_context* p) const { pcre2_compile_context_free(p); }
   };
   std::size_t index = 0;
   std::unique_ptr<pcre2_code, Free> code;

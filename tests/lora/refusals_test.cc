@@ -353,6 +353,45 @@ TEST(Notes, WhatIsOdd) {
                           "field 'new_thing' of the config is set, not known here, and ignored"));
 }
 
+// A header without padding puts the elements at odd addresses; those are copied.
+TEST(Names, OddAddresses) {
+  std::string header = "{\"" + kQ + "lora_A.weight\": {\"dtype\": \"F32\", \"shape\": [2, 8], " +
+                       "\"data_offsets\": [0, 64]}, \"" + kQ + "lora_B.weight\": {\"dtype\": \"F32\", " +
+                       "\"shape\": [8, 2], \"data_offsets\": [64, 128]}}";
+  while (header.size() % 4 != 1) header += ' ';
+  const Tensors tensors = q_proj();
+  std::string file(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
+  file += header;
+  for (const char* part : {"lora_A.weight", "lora_B.weight"}) {
+    const std::vector<float>& values = tensors.at(kQ + part).values;
+    file.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  const TempDir folder;
+  folder.write("adapter_config.json", config_text());
+  folder.write("adapter_model.safetensors", file);
+  const auto adapter = read_adapter(folder.path().string(), "odd", small_targets());
+  ASSERT_THAT(adapter, Succeeds());
+  const LowRank& term = (*adapter)->dense.at(0).delta;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(term.a.data) % 4, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(term.b.data) % 4, 0u);
+  EXPECT_EQ(values_of(term.a), tensors.at(kQ + "lora_A.weight"));
+  EXPECT_EQ(values_of(term.b), tensors.at(kQ + "lora_B.weight"));
+}
+
+// The digest is of both files' content, and of nothing else.
+TEST(Digest, FollowsTheContent) {
+  const auto digest = [](const std::string& config, const Tensors& tensors) {
+    return read_tensors(small_targets(), config, tensors).value()->digest;
+  };
+  const std::string first = digest(config_text(), q_proj());
+  EXPECT_EQ(first, digest(config_text(), q_proj()));
+  EXPECT_NE(first, digest(config_text("", 2, 5), q_proj()));
+  Tensors changed = q_proj();
+  changed[kQ + "lora_B.weight"](7, 1) += 1;
+  EXPECT_NE(first, digest(config_text(), changed));
+}
+
 TEST(Options, AreParsed) {
   ASSERT_THAT(parse_adapter_options(""), Succeeds());
   EXPECT_EQ(parse_adapter_options("")->orientation, Orientation::kAuto);

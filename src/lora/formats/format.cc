@@ -79,8 +79,10 @@ Result<std::vector<TensorPair>> pair_up(std::span<const FileTensor* const> tenso
   const auto place = [](const FileTensor* t) {
     return std::tuple(t->ref.dense, t->ref.experts, std::string_view(t->ref.rest));
   };
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [&](const FileTensor* x, const FileTensor* y) { return place(x) < place(y); });
+  // Equal places keep the order of the file: the tensors are elements of one array.
+  std::sort(sorted.begin(), sorted.end(), [&](const FileTensor* x, const FileTensor* y) {
+    return std::tuple_cat(place(x), std::tuple(x)) < std::tuple_cat(place(y), std::tuple(y));
+  });
   std::vector<TensorPair> pairs;
   for (std::size_t i = 0; i < sorted.size();) {
     TensorPair pair;

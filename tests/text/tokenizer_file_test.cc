@@ -197,6 +197,22 @@ TEST(TokenizerFile, DepthAndCountsAreBounded) {
   EXPECT_EQ(ids.status().code(), Code::kLimitExceeded);
 }
 
+TEST(TokenizerFile, PreTokenizersCannotGrowATextWithoutEnd) {
+  json file = small();
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+  for (int i = 0; i < 60; ++i) {
+    file["pre_tokenizer"]["pretokenizers"].push_back(
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+  }
+  const auto tokenizer = load(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(encode(**tokenizer, "abc"), Ids{5});
+  const auto ids = (*tokenizer)->encode("\xC3\xA9", true);
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.status().code(), Code::kLimitExceeded);
+  EXPECT_THAT(ids.status().message(), HasSubstr("pre-tokenizing makes a text longer than"));
+}
+
 TEST(TokenizerFile, MissingUnkTokenShowsWhenNeeded) {
   json file = small();
   file["model"]["unk_token"] = "<unk>";

@@ -33,14 +33,15 @@ Status TokenFinder::add(std::string pattern, const AddedToken& token) {
     return error(Code::kLimitExceeded, "added token ", token.id, " is ", pattern.size(),
                  " bytes long once normalized, the limit is ", kMaxBytes);
   }
-  entries_.push_back({std::move(pattern), token.id, token.lstrip, token.rstrip, token.single_word});
+  entries_.push_back({std::move(pattern), token.id, token.lstrip, token.rstrip, token.single_word, entries_.size()});
   return {};
 }
 
 void TokenFinder::finish() {
   // Of equal patterns the one added first counts.
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.pattern < b.pattern; });
+  std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return a.pattern != b.pattern ? a.pattern < b.pattern : a.order < b.order;
+  });
   entries_.erase(std::unique(entries_.begin(), entries_.end(),
                              [](const Entry& a, const Entry& b) { return a.pattern == b.pattern; }),
                  entries_.end());

@@ -51,6 +51,7 @@ class TokenFinder {
     bool lstrip;
     bool rstrip;
     bool single_word;
+    std::size_t order;  // of adding
   };
   const Entry* longest_at(std::string_view text, std::size_t pos) const;
 

@@ -25,8 +25,8 @@ const char* JsonValue::kind_name() const {
 }
 
 const JsonValue* JsonValue::get(std::string_view key) const {
-  for (const auto& [name, value] : members) {
-    if (name == key) return value.is_null() ? nullptr : &value;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == key) return items[i].is_null() ? nullptr : &items[i];
   }
   return nullptr;
 }

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cadre::text {
@@ -22,9 +21,9 @@ class JsonValue {
   std::int64_t integer = 0;
   double number = 0;
   std::string string;
-  std::vector<JsonValue> items;
-  std::vector<std::pair<std::string, JsonValue>> members;
-  std::string path;  // where it stands in the file
+  std::vector<JsonValue> items;   // of an array or an object
+  std::vector<std::string> keys;  // of an object, one for each item
+  std::string path;               // where it stands in the file
 
   bool is_null() const { return kind == Kind::kNull; }
   bool is_object() const { return kind == Kind::kObject; }

@@ -1,6 +1,7 @@
 // The "pattern" of a Split or Replace: {"String": "..."} or {"Regex": "..."}.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,11 @@
 
 namespace cadre::text {
 
-// What a normalizer or pre-tokenizer may make of a text of `input` bytes: a hostile file can multiply it at every
-// stage.
-inline std::size_t grown_limit(std::size_t input) { return (1U << 20) + 32 * input; }
+// The most that a normalizer or pre-tokenizer may make of a text of `input` bytes: a hostile file can multiply a text
+// at every stage. What the largest texts may become leaves 32-bit spans room for one more stage.
+inline std::size_t grown_limit(std::size_t input) {
+  return std::min((std::size_t{1} << 20) + 32 * input, std::size_t{1} << 30);
+}
 
 Result<Regex> pattern_from_json(const JsonValue& json);  // the object that has "pattern"
 

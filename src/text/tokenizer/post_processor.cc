@@ -27,9 +27,6 @@ Result<std::int32_t> named_id(const JsonValue& json, std::string_view key) {
 Result<PostProcessor> PostProcessor::from_json(const JsonValue* json) {
   PostProcessor processor;
   if (json != nullptr) CADRE_TRY(processor.add(*json));
-  if (processor.before_.size() + processor.after_.size() > kMaxIds) {
-    return error(Code::kLimitExceeded, json->path, ": adds more than ", kMaxIds, " tokens");
-  }
   return processor;
 }
 
@@ -66,6 +63,9 @@ Status PostProcessor::add_template(const JsonValue& json) {
 }
 
 Status PostProcessor::add(const JsonValue& json) {
+  if (before_.size() + after_.size() > kMaxIds) {
+    return error(Code::kLimitExceeded, json.path, ": more than ", kMaxIds, " tokens are added before it");
+  }
   CADRE_ASSIGN(const std::string_view type, json.type());
   if (type == "Sequence") {
     CADRE_ASSIGN(const auto* parts, json.need_array("processors"));

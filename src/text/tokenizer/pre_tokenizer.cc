@@ -59,16 +59,14 @@ class SplitCharacters : public PreTokenizerStep {
 // Rewrites every piece: write(piece, is_first, out) appends the new text of a piece.
 template <class Write>
 Status rewrite(Pieces& pieces, Write write) {
-  const std::size_t limit = grown_limit(pieces.text.size());
   if (!pieces.spans.empty() && pieces.spans[0].begin != 0) pieces.at_start = false;
   std::string text;
   text.reserve(pieces.text.size() + pieces.text.size() / 2);
   for (std::size_t i = 0; i < pieces.spans.size(); ++i) {
     const auto begin = static_cast<std::uint32_t>(text.size());
     write(view(pieces, pieces.spans[i]), i == 0, text);
-    if (text.size() > limit) {
-      return error(Code::kLimitExceeded, "pre-tokenizing makes a text of ", pieces.text.size(), " bytes longer than ",
-                   limit);
+    if (text.size() > pieces.limit) {
+      return error(Code::kLimitExceeded, "pre-tokenizing makes a text longer than ", pieces.limit, " bytes");
     }
     pieces.spans[i] = {begin, static_cast<std::uint32_t>(text.size())};
   }
@@ -223,6 +221,7 @@ Status PreTokenizer::add(const JsonValue& json) {
 }
 
 Status PreTokenizer::apply(Pieces& pieces, SplitScratch& scratch) const {
+  pieces.limit = grown_limit(pieces.text.size());
   for (const auto& step : steps_) CADRE_TRY(step->apply(pieces, scratch));
   return {};
 }

@@ -16,6 +16,7 @@ struct Pieces {
   std::string_view text;  // `owned`, or the caller's text while no step has changed it
   std::string owned;
   std::vector<Span> spans;
+  std::size_t limit = 0;  // the most bytes that steps may make of it
   bool at_start = false;  // whether it begins where the whole input begins
 
   void replace_text(std::string new_text) {

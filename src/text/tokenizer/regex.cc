@@ -25,7 +25,7 @@ constexpr std::size_t kJitStackMost = 16 * 1024 * 1024;
 // Ordinary patterns split some 20 MB/s. A tokenizer that needs longer than this is taken for hostile.
 constexpr double kSecondsBase = 5;
 constexpr double kBytesPerSecond = 50'000;
-constexpr std::uint32_t kMatchesPerClock = 16;
+constexpr std::uint32_t kCallsPerClock = 16;
 
 struct CodeFree {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
@@ -42,15 +42,15 @@ std::string pcre2_message(int number) {
 
 struct RegexScratch::Impl {
   struct Free {
-    void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
-    void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
-    void operator()(pcre2_jit_stack* stack) const { pcre2_jit_stack_free(stack); }
+    void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
+    void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
+    void operator()(pcre2_jit_stack* p) const { pcre2_jit_stack_free(p); }
   };
   std::unique_ptr<pcre2_match_data, Free> data{pcre2_match_data_create(1, nullptr)};
   std::unique_ptr<pcre2_match_context, Free> context{pcre2_match_context_create(nullptr)};
   std::unique_ptr<pcre2_jit_stack, Free> stack{pcre2_jit_stack_create(kJitStackStart, kJitStackMost, nullptr)};
   Clock::time_point deadline = Clock::time_point::max();
-  std::uint32_t until_clock = kMatchesPerClock;
+  std::uint32_t until_clock = kCallsPerClock;
 
   Impl() {
     if (!data || !context || !stack) throw std::bad_alloc();
@@ -130,19 +130,19 @@ Status Regex::find_all(std::string_view subject, std::uint32_t base, RegexScratc
   std::size_t pos = 0;
   std::size_t last_end = static_cast<std::size_t>(-1);
   while (pos <= subject.size()) {
+    if (--memory.until_clock == 0) {
+      memory.until_clock = kCallsPerClock;
+      if (Clock::now() > memory.deadline) {
+        return error(Code::kLimitExceeded, "pattern '", impl_->pattern.substr(0, 200),
+                     "' takes far longer than patterns that split text do");
+      }
+    }
     const int rc = pcre2_match(impl_->code.get(), reinterpret_cast<PCRE2_SPTR>(subject.data()), subject.size(), pos,
                                PCRE2_NO_UTF_CHECK, memory.data.get(), memory.context.get());
     if (rc == PCRE2_ERROR_NOMATCH) return {};
     if (rc < 0) {
       return error(Code::kLimitExceeded, "pattern '", impl_->pattern.substr(0, 200), "' on a text of ", subject.size(),
                    " bytes: ", pcre2_message(rc));
-    }
-    if (--memory.until_clock == 0) {
-      memory.until_clock = kMatchesPerClock;
-      if (Clock::now() > memory.deadline) {
-        return error(Code::kLimitExceeded, "pattern '", impl_->pattern.substr(0, 200),
-                     "' takes far longer than patterns that split text do");
-      }
     }
     const std::size_t begin = bounds[0];
     const std::size_t end = bounds[1];

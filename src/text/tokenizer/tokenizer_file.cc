@@ -74,8 +74,9 @@ Status convert(dom::element element, std::string path, std::size_t& nodes, JsonV
     case dom::element_type::OBJECT: {
       out.kind = JsonValue::Kind::kObject;
       for (dom::key_value_pair field : dom::object(element)) {
-        out.members.emplace_back(std::string(field.key), JsonValue());
-        CADRE_TRY(convert(field.value, join_path(out.path, field.key), nodes, out.members.back().second));
+        out.keys.emplace_back(field.key);
+        out.items.emplace_back();
+        CADRE_TRY(convert(field.value, join_path(out.path, field.key), nodes, out.items.back()));
       }
       break;
     }

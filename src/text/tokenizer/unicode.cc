@@ -17,21 +17,30 @@ utf8proc_category_t category(std::uint32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
-// Marks follow their base in the order of their combining class. A stable sort of each run: insertion, as utf8proc
-// itself does it, is quadratic in the length of a run, and the text is a stranger's.
+// Marks follow their base in the order of their combining class, and marks of one class as they came. A sort of each
+// run: insertion, as utf8proc itself does it, is quadratic in the length of a run, and the text is a stranger's.
 void order_marks(std::vector<utf8proc_int32_t>& points) {
-  auto combining_class = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
-  auto begin = points.begin();
-  while (begin != points.end()) {
-    if (combining_class(*begin) == 0) {
-      ++begin;
-      continue;
+  const auto combining_class = [](utf8proc_int32_t point) {
+    return static_cast<std::int64_t>(utf8proc_get_property(point)->combining_class);
+  };
+  struct Mark {
+    std::int64_t combining_class;
+    std::size_t order;
+    utf8proc_int32_t point;
+  };
+  std::vector<Mark> run;
+  for (std::size_t begin = 0; begin < points.size();) {
+    run.clear();
+    for (std::size_t i = begin; i < points.size() && combining_class(points[i]) != 0; ++i) {
+      run.push_back({combining_class(points[i]), i, points[i]});
     }
-    auto end = std::find_if(begin, points.end(), [&](auto point) { return combining_class(point) == 0; });
-    if (end - begin > 1) {
-      std::stable_sort(begin, end, [&](auto a, auto b) { return combining_class(a) < combining_class(b); });
+    if (run.size() > 1) {
+      std::sort(run.begin(), run.end(), [](const Mark& a, const Mark& b) {
+        return a.combining_class != b.combining_class ? a.combining_class < b.combining_class : a.order < b.order;
+      });
+      for (std::size_t i = 0; i < run.size(); ++i) points[begin + i] = run[i].point;
     }
-    begin = end;
+    begin += run.size() + 1;
   }
 }
 

@@ -57,7 +57,8 @@ for left, right in [(True, False), (False, True), (True, True)]:
     VARIANTS[f"normalizer Strip {left} {right}"] = {"normalizer": {"type": "Strip", "strip_left": left, "strip_right": right}}
 VARIANTS["normalizer Prepend"] = {"normalizer": {"type": "Prepend", "prepend": "\u2581"}}
 VARIANTS["normalizer Replace String"] = {"normalizer": replace({"String": "ab"}, "X$1\\0")}
-for pattern in [r"\s+", r"\w+", r"a*", r"(?i)S", r"\d", r"^a|b$", r"\W", r"\h", r"[[:space:]]", r"[^\S\n]+", r".", r"(?m:.)", r"\u0061", r"\p{Han}", r"a{,2}b"]:
+for pattern in [r"\s+", r"\w+", r"a*", r"(?i)S", r"\d", r"^a|b$", r"\W", r"\h", r"[[:space:]]", r"[^\S\n]+", r".", r"(?m:.)", r"\u0061", r"\p{Han}", r"a{,2}b", r"[\p{L}&&[^a-c]]+",
+                r"[a-c&&[b]]", r"\p{^Han}", r"\P{Latin}"]:
     VARIANTS["normalizer Replace Regex " + pattern] = {"normalizer": replace({"Regex": pattern}, "-")}
 VARIANTS["normalizer Sequence"] = {"normalizer": seq("normalizers", {"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
                                                      {"type": "Prepend", "prepend": "_"}, replace({"String": " "}, "\u2581"))}

@@ -148,6 +148,7 @@ class Translator {
 
   // pos_ is at an opening bracket.
   Status char_class() {
+    const std::size_t begin = out_.size();
     take(1);
     if (pos_ < in_.size() && in_[pos_] == '^') take(1);
     bool first = true;
@@ -179,12 +180,27 @@ class Translator {
       } else if (c == '[') {
         return refuse("a class inside a class");
       } else if (rest().substr(0, 2) == "&&") {
-        return refuse("an intersection of classes");
+        return intersection(begin);
       } else {
         take(1);
       }
     }
     return error(Code::kInvalidFile, "pattern '", in_.substr(0, 200), "' has a class without an end");
+  }
+
+  // pos_ is at the && of a class that began at out_[begin]. [X&&[Y]], with Y negated or not, is all that files use;
+  // PCRE2 says it as "the next character is of Y, and of X".
+  Status intersection(std::size_t begin) {
+    const std::string first = out_.substr(begin) + "]";
+    if (first.starts_with("[^") || rest().substr(0, 3) != "&&[") return refuse("an intersection of classes");
+    out_.resize(begin);
+    out_ += "(?:(?=";
+    pos_ += 2;
+    CADRE_TRY(char_class());
+    if (rest().substr(0, 1) != "]") return refuse("an intersection of classes");
+    ++pos_;
+    out_ += ")" + first + ")";
+    return {};
   }
 
   // pos_ is at "(?": options, where m means that a dot matches a newline.

@@ -1,0 +1,21 @@
+// What each command does; the program's exit status is what these return.
+#pragma once
+
+#include <string>
+
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace cadre::cli {
+
+int execute(const RunCommand& command);
+int execute(const ChatCommand& command);
+int execute(const LogitsCommand& command);
+int execute(const TokenizeCommand& command);
+int execute(const AdapterCheckCommand& command);
+int execute(const ExplainCommand& command);
+
+// The table of `explain`, at most 100 columns wide. Also for /explain in a chat.
+std::string explain_text(const std::vector<LayerReport>& layers);
+
+}  // namespace cadre::cli

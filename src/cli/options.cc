@@ -1,0 +1,548 @@
+#include "cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/result.h"
+#include "cli/values.h"
+
+namespace cadre::cli {
+namespace {
+
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxThreads = 1024;
+
+constexpr const char* kFooter =
+    "Exit status: 0 done; 1 adapter check: not usable; 2 wrong usage; 3 not found; 4 malformed file;\n"
+    "5 not supported; 6 no backend; 7 over a limit; 8 not enough memory; 9 conflict; 70 internal error;\n"
+    "74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
+    "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it.\n"
+    "docs/command-line.md says more.";
+
+// Breaks descriptions between words at 100 columns; CLI11's own formatter leaves that to the terminal.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return line("  " + make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return line("  " + command->get_name(), command->get_description());
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+  std::string make_help(const CLI::App* command, std::string name, CLI::AppFormatMode mode) const override {
+    return CLI::detail::find_and_replace(Formatter::make_help(command, std::move(name), mode), "\n\n\n", "\n\n");
+  }
+  std::string make_description(const CLI::App* command) const override { return command->get_description() + "\n\n"; }
+
+ private:
+  static std::string line(std::string text, const std::string& description) {
+    constexpr std::size_t kColumn = 31, kWidth = 100;
+    if (text.size() + 2 > kColumn) text += "\n" + std::string(kColumn, ' ');
+    std::size_t at = kColumn;
+    if (text.size() < kColumn) text.append(kColumn - text.size(), ' ');
+    std::istringstream words(description);
+    std::string word;
+    for (bool first = true; words >> word; first = false) {
+      if (!first && at + 1 + word.size() > kWidth) {
+        text += "\n" + std::string(kColumn, ' ');
+        at = kColumn;
+      } else if (!first) {
+        text += ' ';
+        ++at;
+      }
+      text += word;
+      at += word.size();
+    }
+    return text + "\n";
+  }
+};
+
+// The flags of one command. CLI11 only splits the line: values stay text, which values.h reads.
+class Flags {
+ public:
+  explicit Flags(CLI::App* app) : app_(app) {}
+  CLI::App* app() const { return app_; }
+
+  void group(const char* name) { group_ = name; }
+  void value(const std::string& name, const char* type, const std::string& help) {
+    CLI::Option* option = app_->add_option(name, CLI::callback_t(), help);
+    option->type_name(type)->take_all()->group(group_);
+    options_[name] = option;
+  }
+  void toggle(const std::string& name, const std::string& help) {
+    options_[name] = app_->add_flag(name, help)->take_all()->group(group_);
+    toggles_.insert(name);
+  }
+  // A value flag that may be given several times.
+  void values(const std::string& name, const char* type, const std::string& help) {
+    value(name, type, help + "; may be given several times");
+    repeatable_.insert(name);
+  }
+  const std::vector<std::string>& all(const std::string& name) const { return options_.at(name)->results(); }
+  bool given(const std::string& name) const { return options_.at(name)->count() > 0; }
+  std::optional<std::string> text(const std::string& name) const {
+    if (!given(name)) return std::nullopt;
+    return options_.at(name)->results().back();
+  }
+  // The value of a flag that must be there.
+  Result<std::string> required(const std::string& name) const {
+    if (given(name) && !text(name)->empty()) return *text(name);
+    return error(Code::kInvalidArgument, name, " ", options_.at(name)->get_type_name(), " is missing; see ", path(),
+                 " --help");
+  }
+  // A number into an optional field, which stays empty where the flag was not given.
+  template <class T>
+  Status number(const std::string& name, std::optional<T>* field, std::int64_t min = -kMaxInt32,
+                std::int64_t max = kMaxInt32) const {
+    if (!given(name)) return {};
+    if constexpr (std::is_floating_point_v<T>) {
+      CADRE_ASSIGN(*field, parse_real(name, *text(name)));
+    } else {
+      CADRE_ASSIGN(const std::int64_t value, parse_int(name, *text(name), min, max));
+      *field = static_cast<T>(value);
+    }
+    return {};
+  }
+  // A flag given twice although only one value counts is an error: which one was meant? So is --json=false.
+  Status check() const {
+    for (const auto& [name, option] : options_) {
+      if (toggles_.contains(name)) {
+        for (const std::string& value : option->results()) {
+          if (value != "true") return error(Code::kInvalidArgument, name, " takes no value, got '", value, "'");
+        }
+        continue;  // twice says no more than once
+      }
+      if (option->count() > 1 && !repeatable_.contains(name)) {
+        return error(Code::kInvalidArgument, name, " is given ", option->count(), " times, want it once");
+      }
+    }
+    return {};
+  }
+  std::string path() const {
+    std::string text = app_->get_name();
+    for (const CLI::App* parent = app_->get_parent(); parent != nullptr; parent = parent->get_parent()) {
+      text = parent->get_name() + " " + text;
+    }
+    return text;
+  }
+
+ private:
+  CLI::App* app_;
+  std::string group_ = "Options";
+  std::map<std::string, CLI::Option*> options_;
+  std::set<std::string> repeatable_, toggles_;
+};
+
+// ---- flags that commands share ----------------------------------------------------------------------------------
+
+void add_model(Flags& flags) {
+  flags.group("Model");
+  flags.value("--model", "DIR", "folder of the checkpoint: config.json, *.safetensors, tokenizer.json (required)");
+}
+
+void add_adapters(Flags& flags) {
+  flags.values("--adapter", "NAME=DIR[,option=value]...",
+               "load a PEFT adapter under this name, with the options orientation=auto|peft|swapped, "
+               "b_order=peft|expert_major, check_weights=true|false");
+}
+
+void add_one_adapter(Flags& flags, const char* help) { flags.value("--adapter", "DIR[,option=value]...", help); }
+
+void add_machine(Flags& flags, const char* default_policy) {
+  flags.group("Machine");
+  flags.value("--backend", "POLICY",
+              "which backend runs the MoE layers: auto, NAME, 'require NAME', 'prefer NAME' or 'exclude NAME[,NAME]'; "
+              "default: CADRE_MOE_BACKEND from the environment, otherwise " +
+                  std::string(default_policy));
+  flags.value("--threads", "N", "compute threads, 1 to 1024; default: the machine's hardware threads");
+}
+
+void add_limits(Flags& flags) {
+  flags.value("--max-model-len", "N", "tokens of prompt and answer together; default: the model's context");
+  flags.toggle("--check-weights", "look for NaN and infinity in every tensor of the model while loading");
+}
+
+void add_sampling(Flags& flags) {
+  flags.group("Generation (what is not given comes from the model's generation_config.json)");
+  flags.value("--max-tokens", "N", "tokens of the answer at most; default: until the context is full");
+  flags.value("--temperature", "X", "0 takes the most likely token (greedy); higher draws more freely");
+  flags.value("--top-k", "N", "draw among the N most likely tokens; 0 is all");
+  flags.value("--top-p", "X", "draw among the most likely tokens that reach this probability together, 0 to 1");
+  flags.value("--min-p", "X", "drop tokens below this share of the best token's probability, 0 to 1");
+  flags.value("--repetition-penalty", "X", "divide the logits of tokens seen in prompt or answer; 1 is none");
+  flags.value("--presence-penalty", "X", "subtract from the logits of tokens that the answer has, -2 to 2");
+  flags.value("--frequency-penalty", "X", "subtract for each time the answer has the token, -2 to 2");
+  flags.values("--logit-bias", "ID=BIAS", "add BIAS, -100 to 100, to a token's logit");
+  flags.values("--stop", "TEXT", "end before this text");
+  flags.value("--seed", "N", "the same seed draws the same tokens; default: a new one each time");
+  flags.toggle("--ignore-eos", "go on after the model's end tokens, up to --max-tokens");
+}
+
+Result<std::vector<AdapterSource>> read_adapters(const Flags& flags) {
+  std::vector<AdapterSource> adapters;
+  for (const std::string& text : flags.all("--adapter")) {
+    CADRE_ASSIGN(AdapterSource source, parse_adapter("--adapter", text));
+    for (const AdapterSource& other : adapters) {
+      if (other.name == source.name) {
+        return error(Code::kInvalidArgument, "--adapter: two adapters are named '", source.name, "', in '", other.dir,
+                     "' and '", source.dir, "'; give them different names");
+      }
+    }
+    adapters.push_back(std::move(source));
+  }
+  return adapters;
+}
+
+Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
+  EngineOptions engine;
+  CADRE_ASSIGN(engine.model_dir, flags.required("--model"));
+  if (const auto policy = flags.text("--backend")) {
+    CADRE_ASSIGN(engine.backend, parse_policy(*policy, "--backend"));
+  } else if (!environment.backend.empty()) {
+    CADRE_ASSIGN(engine.backend, parse_policy(environment.backend, "CADRE_MOE_BACKEND"));
+  } else {
+    CADRE_ASSIGN(engine.backend, parse_policy(default_policy, "default"));
+  }
+  std::optional<int> threads;
+  CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
+  const auto hardware = static_cast<int>(std::min<std::int64_t>(std::thread::hardware_concurrency(), kMaxThreads));
+  engine.threads = threads.value_or(std::max(1, hardware));
+  return engine;
+}
+
+Status read_limits(const Flags& flags, EngineOptions* engine) {
+  std::optional<std::int64_t> length;
+  CADRE_TRY(flags.number("--max-model-len", &length, 1));
+  engine->max_model_len = length.value_or(0);
+  engine->check_weights = flags.given("--check-weights");
+  return {};
+}
+
+Result<SamplingRequest> read_sampling(const Flags& flags) {
+  SamplingRequest sampling;
+  CADRE_TRY(flags.number("--max-tokens", &sampling.max_tokens, 1));
+  CADRE_TRY(flags.number("--temperature", &sampling.temperature));
+  CADRE_TRY(flags.number("--top-k", &sampling.top_k, -1));
+  CADRE_TRY(flags.number("--top-p", &sampling.top_p));
+  CADRE_TRY(flags.number("--min-p", &sampling.min_p));
+  CADRE_TRY(flags.number("--repetition-penalty", &sampling.repetition_penalty));
+  CADRE_TRY(flags.number("--presence-penalty", &sampling.presence_penalty));
+  CADRE_TRY(flags.number("--frequency-penalty", &sampling.frequency_penalty));
+  for (const std::string& text : flags.all("--logit-bias")) {
+    CADRE_TRY(parse_logit_bias("--logit-bias", text, &sampling.logit_bias));
+  }
+  sampling.stop = flags.all("--stop");
+  if (const auto seed = flags.text("--seed")) {
+    CADRE_ASSIGN(sampling.seed, parse_seed("--seed", *seed));
+  }
+  if (flags.given("--ignore-eos")) sampling.ignore_eos = true;
+  return sampling;
+}
+
+// The one flag of `names` that is given.
+Result<std::string> exactly_one(const Flags& flags, const std::vector<std::string>& names) {
+  std::string given, wanted;
+  int count = 0;
+  for (const std::string& name : names) {
+    wanted += (wanted.empty() ? "" : ", ") + name;
+    if (!flags.given(name)) continue;
+    given += (given.empty() ? "" : " and ") + name;
+    ++count;
+  }
+  if (count == 1) return given;
+  return error(Code::kInvalidArgument, "want one of ", wanted, "; got ", count == 0 ? "none" : given, "; see ",
+               flags.path(), " --help");
+}
+
+// ---- commands ---------------------------------------------------------------------------------------------------
+
+void add_run(Flags& flags) {
+  add_model(flags);
+  add_adapters(flags);
+  flags.value("--use", "NAME|all",
+              "answer under this adapter; base is the model without one, all is the base and every adapter side by "
+              "side; default: the adapter, where one is given");
+  flags.group("Prompt (one of the first four)");
+  flags.value("--prompt", "TEXT", "plain text to go on from");
+  flags.value("--chat", "TEXT", "a user's message, put into the model's chat template");
+  flags.value("--prompt-ids", "1,2,3", "token ids; needs no tokenizer");
+  flags.value("--file", "FILE", "plain text from a file, taken as it is, its last line end too; - is standard input");
+  flags.value("--system", "TEXT", "instructions before the message of --chat");
+  add_sampling(flags);
+  add_machine(flags, "auto");
+  add_limits(flags);
+  flags.group("Output");
+  flags.toggle("--json", "one JSON object for each answer, one a line");
+}
+
+Result<Command> read_run(const Flags& flags, const Environment& environment) {
+  RunCommand run;
+  CADRE_ASSIGN(run.engine, read_engine(flags, environment, "auto"));
+  CADRE_TRY(read_limits(flags, &run.engine));
+  CADRE_ASSIGN(run.engine.adapters, read_adapters(flags));
+  CADRE_ASSIGN(run.use, parse_use(flags.text("--use").value_or(""), run.engine.adapters));
+  run.engine.max_num_seqs = std::max(run.engine.max_num_seqs, static_cast<int>(run.use.size()));
+  CADRE_ASSIGN(const std::string prompt, exactly_one(flags, {"--prompt", "--chat", "--prompt-ids", "--file"}));
+  const std::string value = *flags.text(prompt);
+  if (prompt == "--prompt") run.request.prompt = value;
+  if (prompt == "--chat") {
+    run.request.chat.emplace();
+    if (const auto system = flags.text("--system")) run.request.chat->push_back({"system", *system});
+    run.request.chat->push_back({"user", value});
+  } else if (flags.given("--system")) {
+    return error(Code::kInvalidArgument, "--system goes with --chat, got ", prompt);
+  }
+  if (prompt == "--file") {
+    if (value.empty()) return error(Code::kInvalidArgument, "--file is empty, want a file's name, or -");
+    run.prompt_file = value;
+  }
+  if (prompt == "--prompt-ids") {
+    CADRE_ASSIGN(run.request.prompt_ids, parse_ids(prompt, value));
+    std::error_code ignored;
+    run.engine.need_tokenizer =
+        std::filesystem::exists(std::filesystem::path(run.engine.model_dir) / "tokenizer.json", ignored);
+  }
+  CADRE_ASSIGN(run.request.sampling, read_sampling(flags));
+  run.json = flags.given("--json");
+  return Command(std::move(run));
+}
+
+void add_chat(Flags& flags) {
+  add_model(flags);
+  add_adapters(flags);
+  flags.value("--use", "NAME",
+              "the adapter to start with; /adapter switches; default: the adapter, where one is given");
+  flags.group("Conversation");
+  flags.value("--system", "TEXT", "instructions before the conversation");
+  add_sampling(flags);
+  add_machine(flags, "auto");
+  add_limits(flags);
+}
+
+Result<Command> read_chat(const Flags& flags, const Environment& environment) {
+  ChatCommand chat;
+  CADRE_ASSIGN(chat.engine, read_engine(flags, environment, "auto"));
+  CADRE_TRY(read_limits(flags, &chat.engine));
+  CADRE_ASSIGN(chat.engine.adapters, read_adapters(flags));
+  const std::string use = flags.text("--use").value_or(chat.engine.adapters.size() > 1 ? "base" : "");
+  if (use == "all")
+    return error(Code::kInvalidArgument, "--use all is for cadre run; a chat has one adapter at a time");
+  CADRE_ASSIGN(const std::vector<std::string> names, parse_use(use, chat.engine.adapters));
+  chat.adapter = names.front();
+  chat.engine.max_num_seqs = 1;
+  chat.system = flags.text("--system").value_or("");
+  CADRE_ASSIGN(chat.sampling, read_sampling(flags));
+  return Command(std::move(chat));
+}
+
+constexpr const char* kLogitsPolicy = "require cpu_reference";
+
+void add_logits(Flags& flags) {
+  add_model(flags);
+  add_one_adapter(flags, "under this PEFT adapter; options as for cadre run");
+  flags.group("Input (one of the first two)");
+  flags.value("--ids", "1,2,3", "token ids of one sequence; writes the tensor logits, float32 [tokens, vocabulary]");
+  flags.value("--prompts", "FILE.json", "an array of arrays of token ids; writes logits.0, logits.1, ...");
+  flags.toggle("--step", "feed one token at a time, through the state of the sequence");
+  add_machine(flags, kLogitsPolicy);
+  flags.toggle("--check-weights", "look for NaN and infinity in every tensor of the model while loading");
+  flags.group("Output");
+  flags.value("--out", "FILE.safetensors", "the file to write (required)");
+}
+
+Result<Command> read_logits(const Flags& flags, const Environment& environment) {
+  LogitsCommand logits;
+  CADRE_ASSIGN(logits.engine, read_engine(flags, environment, kLogitsPolicy));
+  logits.engine.check_weights = flags.given("--check-weights");
+  logits.engine.need_tokenizer = false;
+  logits.engine.max_num_seqs = 1;
+  if (const auto dir = flags.text("--adapter")) {
+    AdapterSource source = parse_adapter_dir(*dir);
+    source.name = logits.adapter = "adapter";
+    logits.engine.adapters.push_back(std::move(source));
+  }
+  CADRE_ASSIGN(const std::string input, exactly_one(flags, {"--ids", "--prompts"}));
+  if (input == "--ids") {
+    CADRE_ASSIGN(logits.ids, parse_ids(input, *flags.text(input)));
+  } else {
+    CADRE_ASSIGN(logits.prompts_file, flags.required(input));
+  }
+  logits.step = flags.given("--step");
+  CADRE_ASSIGN(logits.out, flags.required("--out"));
+  return Command(std::move(logits));
+}
+
+void add_tokenize(Flags& flags) {
+  flags.group("Model");
+  flags.value("--model", "DIR", "a folder that holds tokenizer.json, or that file (required)");
+  flags.group("Input (one of these)");
+  flags.value("--text", "TEXT", "text to encode");
+  flags.value("--cases", "FILE.json", "an array of objects with a field text; other fields are not looked at");
+  flags.value("--decode", "1,2,3", "token ids to decode");
+}
+
+Result<Command> read_tokenize(const Flags& flags, const Environment&) {
+  TokenizeCommand tokenize;
+  CADRE_ASSIGN(tokenize.model_dir, flags.required("--model"));
+  CADRE_ASSIGN(const std::string input, exactly_one(flags, {"--text", "--cases", "--decode"}));
+  if (input == "--text") tokenize.text = flags.text(input);
+  if (input == "--cases") {
+    CADRE_ASSIGN(tokenize.cases_file, flags.required(input));
+  }
+  if (input == "--decode") {
+    CADRE_ASSIGN(tokenize.decode, parse_ids(input, *flags.text(input)));
+  }
+  return Command(std::move(tokenize));
+}
+
+void add_adapter_check(Flags& flags) {
+  add_model(flags);
+  add_one_adapter(flags, "the PEFT adapter (required); options as for cadre run");
+  flags.group("Output");
+  flags.toggle("--json", "one JSON object");
+}
+
+Result<Command> read_adapter_check(const Flags& flags, const Environment&) {
+  AdapterCheckCommand check;
+  CADRE_ASSIGN(check.model_dir, flags.required("--model"));
+  CADRE_ASSIGN(const std::string dir, flags.required("--adapter"));
+  check.adapter = parse_adapter_dir(dir);
+  check.adapter.name = "adapter";
+  check.json = flags.given("--json");
+  return Command(std::move(check));
+}
+
+void add_explain(Flags& flags) {
+  add_model(flags);
+  add_adapters(flags);
+  add_machine(flags, "auto");
+  flags.group("Output");
+  flags.toggle("--json", "one JSON object; times in microseconds");
+}
+
+Result<Command> read_explain(const Flags& flags, const Environment& environment) {
+  ExplainCommand explain;
+  CADRE_ASSIGN(explain.engine, read_engine(flags, environment, "auto"));
+  CADRE_ASSIGN(explain.engine.adapters, read_adapters(flags));
+  explain.engine.need_tokenizer = false;
+  explain.json = flags.given("--json");
+  return Command(std::move(explain));
+}
+
+// ---- the whole line ---------------------------------------------------------------------------------------------
+
+struct Entry {
+  Flags flags;
+  Result<Command> (*read)(const Flags&, const Environment&);
+};
+
+std::vector<std::string> flag_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+const CLI::App* innermost(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::string full_name(const CLI::App* app) {
+  return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
+}
+
+// What CLI11 did not take: an unknown flag, an unknown command, or a word too many.
+Status unexpected(const CLI::App* app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string see = "; see " + full_name(app) + " --help";
+  if (word.starts_with('-') && word.size() > 1) {
+    return error(Code::kInvalidArgument, "unknown flag '", name, "'", nearest_hint(name, flag_names(app)), see);
+  }
+  const std::vector<std::string> commands = command_names(app);
+  if (!commands.empty()) {
+    return error(Code::kInvalidArgument, "unknown command '", word, "'", nearest_hint(word, commands), see);
+  }
+  return error(Code::kInvalidArgument, "unexpected '", word, "', want flags only; text with spaces needs quotes", see);
+}
+
+Status missing_command(const CLI::App* app) {
+  std::string names;
+  for (const std::string& name : command_names(app)) names += (names.empty() ? "" : ", ") + name;
+  return error(Code::kInvalidArgument, "want a command: ", names, "; see ", full_name(app), " --help");
+}
+
+}  // namespace
+
+Result<Command> parse_command_line(int argc, const char* const* argv, const Environment& environment) {
+  CLI::App app("cadre runs Mixture-of-Experts language models with LoRA adapters.", "cadre");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_flag("--help,-h", "this text");
+  app.set_version_flag("--version", "cadre " CADRE_VERSION, "the version");
+  app.footer(kFooter);
+  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+
+  std::vector<Entry> entries;
+  const auto add = [&](CLI::App* parent, const char* name, const char* description, void (*flags)(Flags&), auto read) {
+    CLI::App* command = parent->add_subcommand(name, description);
+    command->footer("")->group("Commands");
+    entries.push_back({Flags(command), read});
+    flags(entries.back().flags);
+  };
+  add(&app, "run", "Answers one prompt, under one adapter or under several side by side.", add_run, read_run);
+  add(&app, "chat", "A conversation in the terminal; /help there lists what can be typed.", add_chat, read_chat);
+  add(&app, "explain", "Shows which backend runs each MoE layer, why, and why not the others.", add_explain,
+      read_explain);
+  CLI::App* adapter = app.add_subcommand("adapter", "Commands about adapters: check.");
+  adapter->footer("")->group("Commands");
+  add(adapter, "check", "Says what an adapter holds, what binds where, and whether it fits the model.",
+      add_adapter_check, read_adapter_check);
+  add(&app, "tokenize", "Text to token ids and back, as a JSON array.", add_tokenize, read_tokenize);
+  add(&app, "logits", "Writes the logits of whole sequences to a safetensors file.", add_logits, read_logits);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return Command(PrintCommand{app.help()});
+  } catch (const CLI::CallForVersion&) {
+    return Command(PrintCommand{"cadre " CADRE_VERSION "\n"});
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> words = app.remaining(true);
+    // An unknown flag says more than the words after it, which may have been its value.
+    const auto flag = std::find_if(words.begin(), words.end(), [](const auto& w) { return w.starts_with('-'); });
+    return unexpected(innermost(&app), flag != words.end() ? *flag : words.empty() ? "" : words.front());
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string text = e.what();  // "--prompt: 1 required TEXT missing"
+    return error(Code::kInvalidArgument, text.substr(0, text.find(':')), " needs a value; see ",
+                 full_name(innermost(&app)), " --help");
+  } catch (const CLI::ParseError& e) {
+    return error(Code::kInvalidArgument, e.what(), "; see ", full_name(innermost(&app)), " --help");
+  }
+  for (const Entry& entry : entries) {
+    if (!entry.flags.app()->parsed()) continue;
+    CADRE_TRY(entry.flags.check());
+    return entry.read(entry.flags, environment);
+  }
+  return missing_command(innermost(&app));
+}
+
+}  // namespace cadre::cli

@@ -1,0 +1,56 @@
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+namespace cadre::cli {
+namespace {
+
+volatile sig_atomic_t asked = 0;    // an InterruptScope lives
+volatile sig_atomic_t pressed = 0;  // Ctrl-C since it began, or since the flag was cleared
+volatile sig_atomic_t terminal = 0;
+
+// Only calls that are safe inside a signal handler.
+void on_interrupt(int) {
+  if (asked == 0) {
+    // "\r\033[K" removes what a progress bar has left on the line.
+    static constexpr char kOnTerminal[] = "\r\033[Kcadre: interrupted\n";
+    const char* text = terminal != 0 ? kOnTerminal : kOnTerminal + 4;
+    const auto size = static_cast<size_t>(kOnTerminal + sizeof kOnTerminal - 1 - text);
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, text, size);
+    _exit(kExitInterrupted);
+  }
+  if (pressed != 0) {
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);  // delivered when this handler returns
+    return;
+  }
+  pressed = 1;
+}
+
+}  // namespace
+
+void install_signals() {
+  terminal = isatty(STDERR_FILENO);
+  struct sigaction action = {};
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+
+  struct sigaction before = {};
+  sigaction(SIGINT, nullptr, &before);
+  if (before.sa_handler == SIG_IGN) return;  // started in the background, where Ctrl-C is meant for others
+  action.sa_handler = on_interrupt;          // no SA_RESTART: a read from the terminal shall return
+  sigaction(SIGINT, &action, nullptr);
+}
+
+InterruptScope::InterruptScope() {
+  pressed = 0;
+  asked = 1;
+}
+InterruptScope::~InterruptScope() { asked = 0; }
+
+bool interrupted() { return pressed != 0; }
+void clear_interrupt() { pressed = 0; }
+
+}  // namespace cadre::cli

@@ -1,0 +1,162 @@
+#include "cli/values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <system_error>
+
+#include "base/result.h"
+
+namespace cadre::cli {
+namespace {
+
+template <class T>
+bool parse_number(std::string_view text, T* value) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return failure == std::errc() && end == text.data() + text.size();
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\n')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
+  return text;
+}
+
+// Whether "option=..." starts here: a word of small letters and underscores, then an equals sign.
+bool starts_option(std::string_view text) {
+  const std::size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_");
+  return end != std::string_view::npos && end > 0 && text[end] == '=';
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_int(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max) {
+  std::int64_t value = 0;
+  if (parse_number(text, &value) && value >= min && value <= max) return value;
+  return error(Code::kInvalidArgument, flag, " is '", text, "', want an integer from ", min, " to ", max);
+}
+
+Result<std::uint64_t> parse_seed(std::string_view flag, std::string_view text) {
+  std::uint64_t value = 0;
+  if (parse_number(text, &value)) return value;
+  return error(Code::kInvalidArgument, flag, " is '", text, "', want an integer from 0 to 18446744073709551615");
+}
+
+Result<double> parse_real(std::string_view flag, std::string_view text) {
+  double value = 0;
+  if (parse_number(text, &value) && std::isfinite(value)) return value;
+  return error(Code::kInvalidArgument, flag, " is '", text, "', want a number");
+}
+
+Result<std::vector<std::int32_t>> parse_ids(std::string_view flag, std::string_view text) {
+  std::vector<std::int32_t> ids;
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = trim(rest.substr(0, comma));
+    std::int32_t id = 0;
+    if (!parse_number(item, &id)) {
+      return error(Code::kInvalidArgument, flag, ": '", item.substr(0, 40),
+                   "' is not a token id, want integers with commas between, e.g. 1,2,3");
+    }
+    ids.push_back(id);
+    if (comma == std::string_view::npos) return ids;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+AdapterSource parse_adapter_dir(std::string_view text) {
+  AdapterSource source;
+  std::size_t comma = text.find(',');
+  while (comma != std::string_view::npos && !starts_option(text.substr(comma + 1))) comma = text.find(',', comma + 1);
+  source.dir = std::string(text.substr(0, comma));
+  if (comma != std::string_view::npos) source.options = std::string(text.substr(comma + 1));
+  return source;
+}
+
+Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
+    return error(Code::kInvalidArgument, flag, " is '", text,
+                 "', want NAME=DIR or NAME=DIR,option=value, e.g. poems=adapters/poems");
+  }
+  const std::string name(text.substr(0, equals));
+  if (name == "base" || name == "all") {
+    return error(Code::kInvalidArgument, flag, ": an adapter cannot be named '", name, "', which means ",
+                 name == "base" ? "the model without an adapter" : "the base and every adapter",
+                 "; choose another name");
+  }
+  AdapterSource source = parse_adapter_dir(text.substr(equals + 1));
+  source.name = name;
+  return source;
+}
+
+Status parse_logit_bias(std::string_view flag, std::string_view text, std::map<std::int32_t, float>* bias) {
+  const std::size_t equals = text.find('=');
+  std::int32_t id = 0;
+  double value = 0;
+  if (equals == std::string_view::npos || !parse_number(text.substr(0, equals), &id) ||
+      !parse_number(text.substr(equals + 1), &value) || !std::isfinite(value)) {
+    return error(Code::kInvalidArgument, flag, " is '", text, "', want ID=BIAS, e.g. 42=-100");
+  }
+  (*bias)[id] = static_cast<float>(
+      std::clamp(value, -double{std::numeric_limits<float>::max()}, double{std::numeric_limits<float>::max()}));
+  return {};
+}
+
+std::string adapter_names(const std::vector<AdapterSource>& adapters) {
+  std::string names = "base";
+  for (const AdapterSource& adapter : adapters) names += ", " + adapter.name;
+  return names;
+}
+
+Result<std::vector<std::string>> parse_use(std::string_view text, const std::vector<AdapterSource>& adapters) {
+  if (text.empty()) {
+    if (adapters.empty()) return std::vector<std::string>{""};
+    if (adapters.size() == 1) return std::vector<std::string>{adapters[0].name};
+    return error(Code::kInvalidArgument, "several adapters are given and none is chosen, want --use with one of ",
+                 adapter_names(adapters), ", or all");
+  }
+  if (text == "base") return std::vector<std::string>{""};
+  if (text == "all") {
+    std::vector<std::string> names = {""};
+    for (const AdapterSource& adapter : adapters) names.push_back(adapter.name);
+    return names;
+  }
+  std::vector<std::string> known = {"base", "all"};
+  for (const AdapterSource& adapter : adapters) {
+    if (adapter.name == text) return std::vector<std::string>{adapter.name};
+    known.push_back(adapter.name);
+  }
+  return error(Code::kNotFound, "--use: no adapter is named '", text, "'", nearest_hint(text, known),
+               " (known: ", adapter_names(adapters), ", or all); load it with --adapter ", text, "=DIR");
+}
+
+std::string nearest_hint(std::string_view typed, std::span<const std::string> known) {
+  if (known.empty() || typed.size() > 64) return {};
+  const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(typed, a) < edit_distance(typed, b);
+  });
+  // A third of the letters may be wrong, and two always: that is a slip, more is another word.
+  if (edit_distance(typed, *nearest) > std::max<std::size_t>(2, nearest->size() / 3)) return {};
+  return ", did you mean '" + *nearest + "'?";
+}
+
+}  // namespace cadre::cli

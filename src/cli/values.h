@@ -1,0 +1,39 @@
+// The values of flags: text as typed to what it means. Every error names the flag, what it got and what it wants.
+#pragma once
+
+#include <cadre/engine.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cadre::cli {
+
+Result<std::int64_t> parse_int(std::string_view flag, std::string_view text, std::int64_t min, std::int64_t max);
+Result<std::uint64_t> parse_seed(std::string_view flag, std::string_view text);
+Result<double> parse_real(std::string_view flag, std::string_view text);  // finite
+
+// "1,2,3", with or without spaces after the commas; at least one.
+Result<std::vector<std::int32_t>> parse_ids(std::string_view flag, std::string_view text);
+
+// "DIR[,option=value]...": the folder ends at the first comma that an option follows, since folders may hold commas.
+AdapterSource parse_adapter_dir(std::string_view text);
+// "NAME=DIR[,option=value]...". "base" and "all" are not names: --use means something else by them.
+Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text);
+
+// "ID=BIAS", added to the map.
+Status parse_logit_bias(std::string_view flag, std::string_view text, std::map<std::int32_t, float>* bias);
+
+// Which adapters `--use` means: "" stands for the base model. With no --use (an empty text): the base where no adapter
+// is given, the adapter where one is, an error where there are several.
+Result<std::vector<std::string>> parse_use(std::string_view text, const std::vector<AdapterSource>& adapters);
+
+// "base, spanish, jargon", for messages.
+std::string adapter_names(const std::vector<AdapterSource>& adapters);
+
+// ", did you mean 'NEAREST'?" where one of `known` is near enough to be meant, otherwise empty.
+std::string nearest_hint(std::string_view typed, std::span<const std::string> known);
+
+}  // namespace cadre::cli

@@ -23,8 +23,7 @@ class ThreadPool {
   // Calls body(begin, end) over [0, n) in pieces of at least `grain`, each index once, and returns when all are done.
   // Which thread runs a piece is not fixed, so a body must not let its result depend on the cut. One loop at a time:
   // calls from several threads wait for each other; a call from inside a body is a bug.
-  void parallel_for(std::int64_t n, std::int64_t grain,
-                    const std::function<void(std::int64_t, std::int64_t)>& body);
+  void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
 
  private:
   void work();

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 #include "gate/gate.h"
 
@@ -147,9 +148,9 @@ Result<std::size_t> decide(Selection& selection, const std::vector<std::pair<int
 
   std::vector<std::size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const auto key = [&](std::size_t i) {
-      return std::pair(chosen && i == *chosen ? 0 : candidates[i].admitted ? 1 : 2, relative[i]);
+      return std::tuple(chosen && i == *chosen ? 0 : candidates[i].admitted ? 1 : 2, relative[i], i);
     };
     return key(a) < key(b);
   });

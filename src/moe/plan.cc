@@ -32,8 +32,9 @@ MoePlan make_plan(const Exec& exec, View ids, View slots, std::int64_t first, st
     if (slots.defined()) {
       const std::int32_t* slot = ptr<std::int32_t>(slots);
       for (std::int64_t e = 0; e < local; ++e) {
-        std::stable_sort(pair + offset[e], pair + offset[e + 1],
-                         [&](std::int32_t a, std::int32_t b) { return slot[a / k] < slot[b / k]; });
+        std::sort(pair + offset[e], pair + offset[e + 1], [&](std::int32_t a, std::int32_t b) {
+          return slot[a / k] != slot[b / k] ? slot[a / k] < slot[b / k] : a < b;
+        });
       }
     }
     std::fill_n(place, pairs, -1);

@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +15,8 @@ class ImmediateStream final : public Stream {
   void wait() override {}
 };
 
+constexpr std::size_t kMapped = std::size_t{1} << 20;
+
 class CpuDevice final : public Device {
  public:
   const char* name() const override { return "cpu"; }
@@ -20,6 +24,13 @@ class CpuDevice final : public Device {
 
   Result<Buffer> allocate(std::size_t bytes) override {
     const std::size_t rounded = (bytes + 63) / 64 * 64;
+    // Large blocks come as untouched zero pages: a cache planned for many sequences costs what is used of it.
+    if (rounded >= kMapped) {
+      void* mapped =
+          ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (mapped == MAP_FAILED) return error(Code::kOutOfMemory, "cannot allocate ", bytes, " bytes");
+      return Buffer(std::shared_ptr<void>(mapped, [rounded](void* p) { ::munmap(p, rounded); }), bytes);
+    }
     void* memory = rounded == 0 ? nullptr : std::aligned_alloc(64, rounded);
     if (rounded != 0 && memory == nullptr) return error(Code::kOutOfMemory, "cannot allocate ", bytes, " bytes");
     if (rounded != 0) std::memset(memory, 0, rounded);

@@ -33,7 +33,7 @@ Status read(AdapterBuilder& builder, std::span<const FileTensor* const> tensors)
   for (const TensorPair& pair : pairs) {
     const int index = pair.a->ref.experts;
     const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(index)];
-    const ExpertName name = *parse(pair.a->ref.rest);
+    const ExpertName name = parse(pair.a->ref.rest).value_or(ExpertName{});
     if (name.expert >= target.experts) {
       return error(Code::kInvalidFile, quoted(*pair.a), " is of expert ", name.expert, ", and '", target.module,
                    "' has experts 0 to ", target.experts - 1, ": adapter of another model?");

@@ -26,24 +26,27 @@ Status build_mixtral(Builder& b, Network& network) {
   spec.routing.kind = Routing::kSoftmaxTopK;
   spec.routing.renormalize = true;
 
-  return build_decoder(
-      b, network,
-      {.attention =
-           [&](int, const std::string& prefix) {
-             attention.module = prefix + ".self_attn";
-             return make_attention(b, attention);
-           },
-       .feed_forward =
-           [&](int layer, const std::string& prefix) {
-             const bool stacked = b.loader.has(prefix + ".mlp.experts.gate_up_proj");
-             const std::string mlp = prefix + (stacked ? ".mlp" : ".block_sparse_moe");
-             b.targets.prefix_aliases.emplace_back(prefix + (stacked ? ".block_sparse_moe." : ".mlp."), mlp + ".");
-             return make_moe(b, {.layer = layer,
-                                 .spec = spec,
-                                 .router = mlp + ".gate",
-                                 .experts = {.module = mlp + ".experts", .gate = "w1", .up = "w3", .down = "w2"}});
-           },
-       .layers = layers});
+  // Files and adapters name the layer either way.
+  const bool stacked = b.loader.has("model.layers.0.mlp.experts.gate_up_proj");
+  const std::string layer_name = stacked ? "mlp" : "block_sparse_moe";
+  b.targets.part_aliases.emplace_back(stacked ? "block_sparse_moe" : "mlp", layer_name);
+
+  return build_decoder(b, network,
+                       {.attention =
+                            [&](int, const std::string& prefix) {
+                              attention.module = prefix + ".self_attn";
+                              return make_attention(b, attention);
+                            },
+                        .feed_forward =
+                            [&](int layer, const std::string& prefix) {
+                              const std::string mlp = prefix + "." + layer_name;
+                              return make_moe(
+                                  b, {.layer = layer,
+                                      .spec = spec,
+                                      .router = mlp + ".gate",
+                                      .experts = {.module = mlp + ".experts", .gate = "w1", .up = "w3", .down = "w2"}});
+                            },
+                        .layers = layers});
 }
 
 }  // namespace cadre

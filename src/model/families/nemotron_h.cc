@@ -90,14 +90,12 @@ Result<Mamba2Options> read_mamba(const ModelConfig& c) {
     return error(Code::kUnsupported, json.where("mamba_hidden_act"), ": Mamba-2 is run with silu only");
   }
   o.proj_bias = bias || proj_bias;
+  // transformers clamps the step from below at time_step_min and nowhere from above; the config's time_step_limit is
+  // not read there. A step below 0.001 is common in random weights and rare in trained ones.
+  CADRE_ASSIGN(double dt_min, json.get_double_or("time_step_min", 0.001));
+  CADRE_ASSIGN(dt_min, json.get_double_or("mamba_dt_min", dt_min));
+  o.dt_min = static_cast<float>(dt_min);
   o.dt_max = std::numeric_limits<float>::infinity();
-  if (json.has("time_step_limit")) {
-    CADRE_ASSIGN(const std::vector<double> limit, json.get_double_list("time_step_limit"));
-    if (limit.size() != 2)
-      return error(Code::kInvalidFile, json.where("time_step_limit"), " has ", limit.size(), " values, want 2");
-    o.dt_min = static_cast<float>(limit[0]);
-    o.dt_max = static_cast<float>(limit[1]);
-  }
   return o;
 }
 
@@ -143,6 +141,7 @@ Status build_nemotron_h(Builder& b, Network& network) {
   // Published files say backbone; transformers 5 and the adapters it writes say model.
   const std::string root = b.loader.has("model.embeddings.weight") ? "model" : "backbone";
   b.targets.prefix_aliases.emplace_back(root == "backbone" ? "model." : "backbone.", root + ".");
+  b.targets.part_aliases.emplace_back("embed_tokens", "embeddings");
   b.ignored_prefixes.emplace_back("mtp.");  // the draft layers for multi-token prediction
 
   CADRE_TRY(b.embedding(network.embedding, root + ".embeddings", c.vocab, c.hidden));

@@ -57,13 +57,16 @@ def environment():
     return env
 
 
-def expected(env, case):
+def expected(env, case, compiled):
     variables = dict(case["special_tokens"], messages=case["messages"], tools=case["tools"], documents=None,
                      add_generation_prompt=case["add_generation_prompt"])
     # A copy, because Jinja2's filter indent changes a list it is given by mistake.
     variables.update(copy.deepcopy(case["extra"]))
     try:
-        return {"text": env.from_string(case["template"]).render(**variables)}
+        source = case["template"]
+        if source not in compiled:
+            compiled[source] = env.from_string(source)
+        return {"text": compiled[source].render(**variables)}
     except Exception as e:  # whatever Python raises, cadre has to refuse
         return {"error": f"{type(e).__name__}: {e}"}
 
@@ -97,9 +100,10 @@ def main():
     answers = [json.loads(line) for line in run.stdout.decode("utf-8").split("\n")[:-1]]
     assert len(answers) == len(cases), f"{len(answers)} answers for {len(cases)} cases"
     env = environment()
+    compiled = {}
     wrong = texts = 0
     for c, got in zip(cases, answers):
-        want = expected(env, c)
+        want = expected(env, c, compiled)
         texts += "text" in want
         if want.get("text") == got.get("text"):
             continue

@@ -58,8 +58,8 @@ struct Request {
   SamplingRequest sampling;                      // what is absent comes from generation_config.json
 };
 
-enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled };
-CADRE_API std::string_view to_string(FinishReason reason);  // "stop", "length", "cancelled"
+enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
+CADRE_API std::string_view to_string(FinishReason reason);  // "stop", "length", "cancelled", "error"
 
 struct TokenChance {
   std::int32_t id = 0;
@@ -73,6 +73,7 @@ struct Event {
   std::string text;                           // text that is now certain; whole characters only
   std::vector<TokenChance> logprobs;          // of the token, then of the most likely, where asked for
   FinishReason finish = FinishReason::kNone;  // not kNone on the request's last event
+  Status error;                               // why, with kError: e.g. logits that are not finite
 };
 
 struct AdapterInfo {
@@ -96,10 +97,11 @@ class CADRE_API Engine {
   static Result<std::unique_ptr<Engine>> open(EngineOptions options);
   ~Engine();
 
-  // Loads an adapter under a new name, or under a known one to replace it; running requests on the old one finish
-  // first only if nothing is running, otherwise kConflict. An adapter beyond the plan makes the MoE layers choose their
-  // backends again.
+  // Loads an adapter under a new name, or under a known one to replace it: requests that run finish on the version they
+  // began with, later ones get the new one. An adapter beyond the plan makes the MoE layers choose their backends
+  // again. Where that fails everything stays as it was.
   Result<AdapterInfo> load_adapter(const AdapterSource& source);
+  // New requests no longer find it; running ones finish on it, then its memory is freed.
   Status unload_adapter(std::string_view name);
   std::vector<AdapterInfo> adapters() const;
 
@@ -121,7 +123,7 @@ class CADRE_API Engine {
   Result<std::string> decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens = true) const;
   // The chat template's text: the adapter's folder is looked at first, then the model's.
   Result<std::string> chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const;
-  // The ids a request's prompt becomes.
+  // The ids a request's prompt becomes, as submit makes them.
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
 
   const std::vector<LayerReport>& selection() const;

@@ -1,0 +1,334 @@
+#include <cadre/engine.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+
+#include "base/result.h"
+#include "engine/adapter_set.h"
+#include "engine/memory_plan.h"
+#include "engine/sampling/generation_config.h"
+#include "io/checkpoint.h"
+
+namespace cadre {
+
+struct Engine::Impl {
+  EngineOptions options;
+  Prompts prompts;
+  GenerationDefaults defaults;
+  std::vector<std::int32_t> eos_ids;  // of config.json and generation_config.json
+  MemoryPlan memory;
+  std::unique_ptr<AdapterSet> adapters;
+  std::unique_ptr<Runner> runner;
+  std::vector<std::string> notes;
+  std::vector<LayerReport> reports;
+
+  std::uint64_t next_id = 1;
+  std::deque<std::unique_ptr<Sequence>> waiting;   // in order of arrival
+  std::vector<std::unique_ptr<Sequence>> running;  // hold state
+
+  Status open(EngineOptions o);
+  Status read_generation_defaults();
+  Result<std::vector<std::int32_t>> prompt_ids(const Request& request, const LoadedAdapter* adapter) const;
+  Result<std::uint64_t> submit(Request request);
+  Result<std::vector<Event>> step();
+  void admit();
+  const std::vector<LayerReport>& refresh_reports();
+};
+
+Status Engine::Impl::read_generation_defaults() {
+  const std::string path = options.model_dir + "/generation_config.json";
+  if (std::filesystem::exists(path)) {
+    CADRE_ASSIGN(const Json json, Json::parse_file(path));
+    CADRE_ASSIGN(defaults, read_generation_config(json));
+  }
+  eos_ids = runner->model().config().eos_ids;
+  for (const std::int32_t id : defaults.eos_token_ids) {
+    if (std::find(eos_ids.begin(), eos_ids.end(), id) == eos_ids.end()) eos_ids.push_back(id);
+  }
+  defaults.eos_token_ids = eos_ids;
+  return {};
+}
+
+Status Engine::Impl::open(EngineOptions o) {
+  options = std::move(o);
+  if (options.threads < 1 || options.max_num_seqs < 1 || options.max_num_batched_tokens < 1) {
+    return error(Code::kInvalidArgument, "threads, max_num_seqs and max_num_batched_tokens are ", options.threads, ", ",
+                 options.max_num_seqs, " and ", options.max_num_batched_tokens, ", want at least 1");
+  }
+  options.max_num_batched_tokens = std::max<std::int64_t>(options.max_num_batched_tokens, options.max_num_seqs);
+  const std::int64_t limit = options.memory_limit > 0 ? options.memory_limit : available_memory();
+  CADRE_TRY(read_model_config(options.model_dir).status());  // a folder that is no model says so first
+  {
+    CADRE_ASSIGN(const auto checkpoint, Checkpoint::open(options.model_dir));
+    memory.weights = static_cast<std::int64_t>(checkpoint->tensor_bytes());
+    CADRE_TRY(check_memory(memory, limit));
+  }
+  CADRE_ASSIGN(prompts, Prompts::open(options.model_dir, options.need_tokenizer));
+
+  ModelOptions model_options;
+  model_options.dir = options.model_dir;
+  model_options.device = make_cpu_device();
+  model_options.caps = this_device();
+  model_options.caps.cores = options.threads;
+  model_options.check_weights = options.check_weights;
+  model_options.progress = options.progress;
+  CADRE_ASSIGN(std::unique_ptr<Model> model, Model::load(std::move(model_options)));
+
+  Deployment base;
+  base.max_tokens = static_cast<int>(options.max_num_batched_tokens);
+  base.need_batch_invariance = options.batch_invariant;
+  adapters = std::make_unique<AdapterSet>(options, make_moe_gate(), base);
+  CADRE_TRY(adapters->prepare(*model, options.adapters));
+
+  const MemoryPlan before = memory;
+  CADRE_ASSIGN(memory, plan_cache(options, model->state_specs(), model->config().max_context));
+  memory.weights = before.weights;
+  memory.adapters = adapters->bytes();
+  RunnerLimits limits;
+  limits.max_tokens = options.max_num_batched_tokens;
+  limits.max_sequences = options.max_num_seqs;
+  limits.max_logit_rows = std::min<std::int64_t>(limits.max_tokens, std::max<std::int64_t>(options.max_num_seqs, 32));
+  limits.pages = memory.pages;
+  limits.threads = options.threads;
+  memory.workspace = Runner::workspace_bytes(*model, limits) +
+                     limits.max_logit_rows * model->config().vocab * static_cast<std::int64_t>(2 * sizeof(float));
+  CADRE_TRY(check_memory(memory, limit));
+  if (!memory.note.empty()) notes.push_back(memory.note);
+  for (const std::string& note : model->notes()) notes.push_back(note);
+  CADRE_ASSIGN(runner, Runner::make(std::move(model), limits, nullptr));
+  CADRE_TRY(adapters->attach(*runner));
+  CADRE_TRY(read_generation_defaults());
+  for (std::string& note : adapters->notes()) notes.push_back(std::move(note));
+  refresh_reports();
+  for (const LayerReport& report : reports) {
+    for (const std::string& warning : report.selection.warnings) notes.push_back(warning);
+  }
+  if (options.progress) options.progress(1.0);
+  return {};
+}
+
+const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
+  reports.clear();
+  for (const LayerSelection& s : runner->model().selections()) {
+    reports.push_back({.layers = s.layers, .spec = s.spec, .deployment = s.deployment, .selection = s.selection});
+  }
+  return reports;
+}
+
+Result<std::vector<std::int32_t>> Engine::Impl::prompt_ids(const Request& request, const LoadedAdapter* adapter) const {
+  if (request.prompt_ids.has_value() + request.prompt.has_value() + request.chat.has_value() != 1) {
+    return error(Code::kInvalidArgument, "want exactly one of prompt_ids, prompt and chat");
+  }
+  if (request.prompt_ids) return *request.prompt_ids;
+  CADRE_ASSIGN(const Tokenizer* tokenizer, prompts.require_tokenizer());
+  if (request.prompt) return tokenizer->encode(*request.prompt, true);
+  CADRE_ASSIGN(const std::string text, prompts.chat_text(*request.chat, adapter == nullptr ? "" : adapter->info.dir));
+  return tokenizer->encode(text, false);
+}
+
+Result<std::uint64_t> Engine::Impl::submit(Request request) {
+  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> adapter, adapters->find(request.adapter));
+  CADRE_ASSIGN(std::vector<std::int32_t> ids, prompt_ids(request, adapter.get()));
+  const std::int64_t vocab = runner->model().config().vocab, length = static_cast<std::int64_t>(ids.size());
+  if (ids.empty()) return error(Code::kInvalidArgument, "the prompt is empty, want at least one token");
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab) {
+      return error(Code::kInvalidArgument, "prompt id ", ids[i], " at position ", i, ", want 0 to ", vocab - 1,
+                   ", the model's vocabulary");
+    }
+  }
+  if (length >= memory.max_model_len) {
+    return error(Code::kLimitExceeded, "the prompt has ", length, " tokens, and the context holds ",
+                 memory.max_model_len, " with the answer; shorten the prompt or raise --max-model-len");
+  }
+  SamplingParams params = resolve(request.sampling, defaults);
+  CADRE_TRY(validate(params, static_cast<std::int32_t>(vocab)));
+  if (params.temperature > 0 && !params.seed) params.seed = fresh_seed();
+  if (!params.stop.empty()) CADRE_TRY(prompts.require_tokenizer().status());
+  const std::int64_t most = memory.max_model_len - length;
+  const std::int64_t capacity =
+      length + std::min<std::int64_t>(params.max_tokens.value_or(static_cast<std::int32_t>(most)), most);
+  waiting.push_back(
+      std::make_unique<Sequence>(next_id, std::move(ids), std::move(params), capacity, adapter, prompts.tokenizer()));
+  return next_id++;
+}
+
+// Moves waiting sequences, in order, to where they hold state. A sequence reserves all it may grow to, so nothing that
+// runs ever has to give way.
+void Engine::Impl::admit() {
+  while (!waiting.empty() && static_cast<int>(running.size()) < options.max_num_seqs) {
+    Sequence& next = *waiting.front();
+    if (!next.cancelled && !runner->pool().reserve(next.state, next.capacity())) return;
+    running.push_back(std::move(waiting.front()));
+    waiting.pop_front();
+  }
+}
+
+Result<std::vector<Event>> Engine::Impl::step() {
+  std::vector<Event> events;
+  admit();
+  std::vector<RunItem> items;
+  std::vector<Sequence*> drawing;  // whose logits this batch brings, in order
+  std::int64_t room = options.max_num_batched_tokens;
+  // Decode steps first: one row each, so that a long prompt never stalls an answer.
+  for (const bool decode : {true, false}) {
+    for (const auto& sequence : running) {
+      const std::span<const std::int32_t> unseen = sequence->unseen();
+      if (sequence->cancelled || room == 0 || (unseen.size() == 1) != decode) continue;
+      const std::int64_t n = std::min<std::int64_t>(room, static_cast<std::int64_t>(unseen.size()));
+      const bool last = n == static_cast<std::int64_t>(unseen.size());
+      items.push_back({.state = &sequence->state,
+                       .ids = unseen.subspan(0, static_cast<std::size_t>(n)),
+                       .slot = sequence->slot(),
+                       .rope_length = std::max(sequence->prompt_tokens(), sequence->state.length + n),
+                       .no_logits = !last});
+      if (last) drawing.push_back(sequence.get());
+      room -= n;
+    }
+  }
+  std::vector<Sequence*> done;
+  if (!items.empty()) {
+    const std::span<float> logits = runner->run(items);
+    const std::size_t vocab = static_cast<std::size_t>(runner->model().config().vocab);
+    for (std::size_t i = 0; i < drawing.size(); ++i) {
+      events.push_back(drawing[i]->advance(logits.subspan(i * vocab, vocab)));
+      if (events.back().finish != FinishReason::kNone) done.push_back(drawing[i]);
+    }
+  }
+  for (const auto& sequence : running) {
+    if (!sequence->cancelled) continue;
+    events.push_back(sequence->finish(FinishReason::kCancelled));
+    done.push_back(sequence.get());
+  }
+  for (Sequence* sequence : done) runner->pool().release(sequence->state);
+  std::erase_if(running, [&](const auto& s) { return std::find(done.begin(), done.end(), s.get()) != done.end(); });
+  if (!done.empty()) adapters->collect(*runner);
+  return events;
+}
+
+std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "";
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
+  auto impl = std::make_unique<Impl>();
+  CADRE_TRY(impl->open(std::move(options)));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<AdapterInfo> Engine::load_adapter(const AdapterSource& source) {
+  Result<AdapterInfo> info = impl_->adapters->load(*impl_->runner, source);
+  impl_->refresh_reports();
+  return info;
+}
+
+Status Engine::unload_adapter(std::string_view name) {
+  if (name.empty()) return error(Code::kInvalidArgument, "the base model cannot be unloaded, want an adapter's name");
+  CADRE_TRY(impl_->adapters->unload(name));
+  impl_->adapters->collect(*impl_->runner);
+  return {};
+}
+
+std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->list(); }
+Result<std::uint64_t> Engine::submit(Request request) { return impl_->submit(std::move(request)); }
+Result<std::vector<Event>> Engine::step() { return impl_->step(); }
+bool Engine::idle() const { return impl_->waiting.empty() && impl_->running.empty(); }
+
+bool Engine::cancel(std::uint64_t request) {
+  const auto mark = [&](const auto& sequences) {
+    for (const auto& sequence : sequences) {
+      if (sequence->id() != request) continue;
+      sequence->cancelled = true;
+      return true;
+    }
+    return false;
+  };
+  return mark(impl_->running) || mark(impl_->waiting);
+}
+
+Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, std::string_view adapter,
+                                          std::int64_t chunk) {
+  Impl& e = *impl_;
+  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, e.adapters->find(adapter));
+  const std::int64_t vocab = vocab_size(), length = static_cast<std::int64_t>(ids.size());
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= vocab) return error(Code::kInvalidArgument, "id ", id, ", want 0 to ", vocab - 1);
+  }
+  const RunnerLimits& limits = e.runner->limits();
+  const std::int64_t most = std::min(limits.max_tokens, limits.max_logit_rows);
+  const std::int64_t piece = chunk > 0 ? std::min(chunk, most) : most;
+  SequenceState state;
+  if (!e.runner->pool().reserve(state, length)) {
+    return error(Code::kLimitExceeded, "a sequence of ", length, " tokens does not fit in the cache, which has ",
+                 e.runner->pool().free_pages() * kPageSize, " tokens free; raise --max-model-len");
+  }
+  std::vector<float> out;
+  for (std::int64_t at = 0; at < length; at += piece) {
+    const std::size_t n = static_cast<std::size_t>(std::min(piece, length - at));
+    const RunItem item{.state = &state,
+                       .ids = std::span(ids).subspan(static_cast<std::size_t>(at), n),
+                       .slot = loaded == nullptr ? -1 : loaded->info.slot,
+                       .rope_length = length,
+                       .all_logits = true};
+    const std::span<float> rows = e.runner->run({&item, 1});
+    out.insert(out.end(), rows.begin(), rows.end());
+  }
+  e.runner->pool().release(state);
+  return out;
+}
+
+Result<std::vector<std::int32_t>> Engine::encode(std::string_view text, bool add_special_tokens) const {
+  CADRE_ASSIGN(const Tokenizer* tokenizer, impl_->prompts.require_tokenizer());
+  return tokenizer->encode(text, add_special_tokens);
+}
+
+Result<std::string> Engine::decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens) const {
+  CADRE_ASSIGN(const Tokenizer* tokenizer, impl_->prompts.require_tokenizer());
+  return tokenizer->decode(ids, skip_special_tokens);
+}
+
+Result<std::string> Engine::chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const {
+  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, impl_->adapters->find(adapter));
+  return impl_->prompts.chat_text(messages, loaded == nullptr ? "" : loaded->info.dir);
+}
+
+Result<std::vector<std::int32_t>> Engine::prompt_ids(const Request& request) const {
+  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, impl_->adapters->find(request.adapter));
+  return impl_->prompt_ids(request, loaded.get());
+}
+
+const std::vector<LayerReport>& Engine::selection() const { return impl_->reports; }
+
+std::string Engine::backend_names() const {
+  std::vector<std::string> names;
+  for (const LayerReport& report : impl_->reports) {
+    if (std::find(names.begin(), names.end(), report.selection.chosen) == names.end())
+      names.push_back(report.selection.chosen);
+  }
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+std::int64_t Engine::vocab_size() const { return impl_->runner->model().config().vocab; }
+std::int64_t Engine::max_model_len() const { return impl_->memory.max_model_len; }
+std::string Engine::model_type() const { return impl_->runner->model().config().model_type; }
+std::vector<std::string> Engine::notes() const { return impl_->notes; }
+
+}  // namespace cadre

@@ -1,0 +1,85 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "base/result.h"
+#include "engine/state_pool.h"
+
+namespace cadre {
+namespace {
+
+constexpr std::int64_t kDefaultCache = std::int64_t{4} << 30;
+
+std::string size_text(std::int64_t bytes) {
+  char text[32];
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  std::snprintf(text, sizeof text, mib >= 1024 ? "%.1f GiB" : "%.1f MiB", mib >= 1024 ? mib / 1024 : mib);
+  return text;
+}
+
+std::int64_t read_number(const char* path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  return file >> value ? value : 0;  // "max" is no number: no limit
+}
+
+}  // namespace
+
+std::int64_t available_memory() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string line;
+  std::int64_t available = 0;
+  while (std::getline(meminfo, line)) {
+    std::istringstream words(line);
+    std::string key;
+    std::int64_t kib = 0;
+    if (words >> key >> kib && key == "MemAvailable:") available = kib * 1024;
+  }
+  if (const std::int64_t limit = read_number("/sys/fs/cgroup/memory.max"); limit > 0) {
+    const std::int64_t left = std::max<std::int64_t>(limit - read_number("/sys/fs/cgroup/memory.current"), 0);
+    available = available == 0 ? left : std::min(available, left);
+  }
+  return available;
+}
+
+Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpec>& specs, std::int64_t model_context) {
+  MemoryPlan plan;
+  const std::int64_t page = StatePool::page_bytes(specs), slots = o.max_num_seqs * StatePool::slot_bytes(specs);
+  const std::int64_t budget = o.kv_cache_memory > 0 ? o.kv_cache_memory : kDefaultCache;
+  plan.max_model_len = o.max_model_len > 0 ? o.max_model_len : model_context;
+  const std::int64_t for_one = (plan.max_model_len + kPageSize - 1) / kPageSize;
+  // A model without attention needs no pages; the block table still counts them.
+  plan.pages = page == 0 ? for_one * o.max_num_seqs
+                         : std::min(for_one * o.max_num_seqs, std::max<std::int64_t>(budget - slots, 0) / page);
+  if (plan.pages < for_one) {
+    const std::int64_t fits = plan.pages * kPageSize;
+    if (o.max_model_len > 0 || fits < kPageSize) {
+      return error(Code::kOutOfMemory, "one sequence of max_model_len ", plan.max_model_len, " tokens needs ",
+                   size_text(for_one * page + slots), " of cache, and ", size_text(budget),
+                   " are allowed; raise --kv-cache-memory or lower --max-model-len", fits > 0 ? " to " : "",
+                   fits > 0 ? std::to_string(fits) : "");
+    }
+    std::ostringstream note;
+    note << "max_model_len is lowered from the model's " << plan.max_model_len << " to " << fits
+         << " tokens, which fit in " << size_text(budget)
+         << " of cache; --max-model-len and --kv-cache-memory set both";
+    plan.note = std::move(note).str();
+    plan.max_model_len = fits;
+  }
+  plan.cache = plan.pages * page + slots;
+  return plan;
+}
+
+Status check_memory(const MemoryPlan& plan, std::int64_t limit) {
+  if (limit <= 0 || plan.total() <= limit) return {};
+  return error(
+      Code::kOutOfMemory, "the model needs ", size_text(plan.total()), " (weights ", size_text(plan.weights),
+      ", adapters ", size_text(plan.adapters), ", cache ", size_text(plan.cache), ", workspace ",
+      size_text(plan.workspace), "), and ", size_text(limit),
+      " are available; lower --max-model-len, --kv-cache-memory or --max-num-seqs, or use a machine with more memory");
+}
+
+}  // namespace cadre

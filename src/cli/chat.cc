@@ -136,6 +136,10 @@ class Chat {
       failed(status);
       return;
     }
+    if (answer.finish == FinishReason::kError) {
+      failed(answer.error);
+      return;
+    }
     if (answer.finish == FinishReason::kCancelled) note("interrupted");
     if (stderr_is_terminal()) note(speed_text(engine_, {&answer, 1}));
     // What was shown is what was said, an answer that was stopped included.

@@ -1,7 +1,6 @@
 // cadre explain: which backend runs which MoE layers, and why not the others.
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "cli/commands.h"
 #include "io/json.h"
 #include "moe/record.h"
+#include "moe/spec_json.h"
 
 namespace cadre::cli {
 namespace {
@@ -146,60 +146,20 @@ std::string layer_text(const LayerReport& report) {
   return out;
 }
 
-std::string policy_kind(const Policy& policy) {
-  const std::string text = to_string(policy);
-  return text.substr(0, text.find(' '));
-}
-
-Json times_json(const std::map<int, double>& times) {
-  std::vector<Json::Member> members;
-  for (const auto& [tokens, us] : times) members.emplace_back(std::to_string(tokens), us);
-  return Json::object(std::move(members));
-}
-
-Json refusals_json(const std::vector<Refusal>& refusals) {
-  std::vector<Json> items;
-  for (const Refusal& refusal : refusals) {
-    items.push_back(Json::object({{"code", reason_info(refusal.code).code},
-                                  {"got", refusal.got},
-                                  {"want", refusal.want},
-                                  {"message", message(refusal)}}));
-  }
-  return Json::array(std::move(items));
-}
-
-Json candidate_json(const Candidate& candidate) {
-  std::vector<Json::Member> members = {{"backend", candidate.backend},
-                                       {"description", candidate.description},
-                                       {"admitted", candidate.admitted},
-                                       {"refusals", refusals_json(candidate.refusals)},
-                                       {"predicted_us", times_json(candidate.predicted_us)},
-                                       {"remedies", Json::array(candidate.remedies)}};
-  if (!candidate.waived.empty()) members.emplace_back("waived", refusals_json(candidate.waived));
-  if (!candidate.measured_us.empty()) members.emplace_back("measured_us", times_json(candidate.measured_us));
-  return Json::object(std::move(members));
-}
-
-Result<Json> report_json(const std::vector<LayerReport>& layers, const DeviceCaps& device, const Policy& policy) {
+Json report_json(const std::vector<LayerReport>& layers, const DeviceCaps& device, const Policy& policy) {
   std::vector<Json> items;
   for (const LayerReport& report : layers) {
-    CADRE_ASSIGN(const Json spec, Json::parse(to_json(report.spec), "the layer's spec"));
     std::vector<Json> candidates;
-    for (const Candidate& candidate : report.selection.candidates) candidates.push_back(candidate_json(candidate));
+    for (const Candidate& candidate : report.selection.candidates) candidates.push_back(to_json_value(candidate));
     const std::string& chosen = report.selection.chosen;
     items.push_back(Json::object({{"layers", Json::array(report.layers)},
-                                  {"spec", spec},
+                                  {"spec", to_json_value(report.spec)},
                                   {"chosen", chosen.empty() ? Json() : Json(chosen)},
                                   {"candidates", Json::array(std::move(candidates))},
                                   {"warnings", Json::array(report.selection.warnings)}}));
   }
-  std::string names;
-  for (const std::string& name : policy.names) names += (names.empty() ? "" : ",") + name;
-  return Json::object({{"device", device.name},
-                       {"policy", Json::object({{"kind", policy_kind(policy)},
-                                                {"name", names.empty() ? Json() : Json(names)},
-                                                {"origin", policy.origin}})},
-                       {"layers", Json::array(std::move(items))}});
+  return Json::object(
+      {{"device", device.name}, {"policy", to_json_value(policy)}, {"layers", Json::array(std::move(items))}});
 }
 
 // The gate's answer under the policy for every layer, those without a backend included, where opening an engine would
@@ -247,11 +207,9 @@ int execute(const ExplainCommand& command) {
   if (!layers.ok()) return report(layers.status());
   Output out;
   if (command.json) {
-    const Result<Json> json = report_json(*layers, this_device(), policy);
-    if (!json.ok()) return report(json.status());
     JsonDumpOptions pretty;
     pretty.indent = 2;
-    out.write(json->dump(pretty) + "\n");
+    out.write(report_json(*layers, this_device(), policy).dump(pretty) + "\n");
   } else {
     out.write("model   " + engine.model_type() + " in " + command.engine.model_dir + "\n" + explain_text(*layers));
   }

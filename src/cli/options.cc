@@ -1,23 +1,18 @@
 #include "cli/options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <limits>
-#include <map>
-#include <set>
-#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/result.h"
+#include "cli/flags.h"
 #include "cli/values.h"
 
 namespace cadre::cli {
 namespace {
 
-constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxThreads = 1024;
 
 constexpr const char* kFooter =
@@ -26,122 +21,6 @@ constexpr const char* kFooter =
     "74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
     "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it.\n"
     "docs/command-line.md says more.";
-
-// Breaks descriptions between words at 100 columns; CLI11's own formatter leaves that to the terminal.
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return line("  " + make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
-  }
-  std::string make_subcommand(const CLI::App* command) const override {
-    return line("  " + command->get_name(), command->get_description());
-  }
-  std::string make_option_opts(const CLI::Option* option) const override {
-    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
-  }
-  std::string make_help(const CLI::App* command, std::string name, CLI::AppFormatMode mode) const override {
-    return CLI::detail::find_and_replace(Formatter::make_help(command, std::move(name), mode), "\n\n\n", "\n\n");
-  }
-  std::string make_description(const CLI::App* command) const override { return command->get_description() + "\n\n"; }
-
- private:
-  static std::string line(std::string text, const std::string& description) {
-    constexpr std::size_t kColumn = 31, kWidth = 100;
-    if (text.size() + 2 > kColumn) text += "\n" + std::string(kColumn, ' ');
-    std::size_t at = kColumn;
-    if (text.size() < kColumn) text.append(kColumn - text.size(), ' ');
-    std::istringstream words(description);
-    std::string word;
-    for (bool first = true; words >> word; first = false) {
-      if (!first && at + 1 + word.size() > kWidth) {
-        text += "\n" + std::string(kColumn, ' ');
-        at = kColumn;
-      } else if (!first) {
-        text += ' ';
-        ++at;
-      }
-      text += word;
-      at += word.size();
-    }
-    return text + "\n";
-  }
-};
-
-// The flags of one command. CLI11 only splits the line: values stay text, which values.h reads.
-class Flags {
- public:
-  explicit Flags(CLI::App* app) : app_(app) {}
-  CLI::App* app() const { return app_; }
-
-  void group(const char* name) { group_ = name; }
-  void value(const std::string& name, const char* type, const std::string& help) {
-    CLI::Option* option = app_->add_option(name, CLI::callback_t(), help);
-    option->type_name(type)->take_all()->group(group_);
-    options_[name] = option;
-  }
-  void toggle(const std::string& name, const std::string& help) {
-    options_[name] = app_->add_flag(name, help)->take_all()->group(group_);
-    toggles_.insert(name);
-  }
-  // A value flag that may be given several times.
-  void values(const std::string& name, const char* type, const std::string& help) {
-    value(name, type, help + "; may be given several times");
-    repeatable_.insert(name);
-  }
-  const std::vector<std::string>& all(const std::string& name) const { return options_.at(name)->results(); }
-  bool given(const std::string& name) const { return options_.at(name)->count() > 0; }
-  std::optional<std::string> text(const std::string& name) const {
-    if (!given(name)) return std::nullopt;
-    return options_.at(name)->results().back();
-  }
-  // The value of a flag that must be there.
-  Result<std::string> required(const std::string& name) const {
-    if (given(name) && !text(name)->empty()) return *text(name);
-    return error(Code::kInvalidArgument, name, " ", options_.at(name)->get_type_name(), " is missing; see ", path(),
-                 " --help");
-  }
-  // A number into an optional field, which stays empty where the flag was not given.
-  template <class T>
-  Status number(const std::string& name, std::optional<T>* field, std::int64_t min = -kMaxInt32,
-                std::int64_t max = kMaxInt32) const {
-    if (!given(name)) return {};
-    if constexpr (std::is_floating_point_v<T>) {
-      CADRE_ASSIGN(*field, parse_real(name, *text(name)));
-    } else {
-      CADRE_ASSIGN(const std::int64_t value, parse_int(name, *text(name), min, max));
-      *field = static_cast<T>(value);
-    }
-    return {};
-  }
-  // A flag given twice although only one value counts is an error: which one was meant? So is --json=false.
-  Status check() const {
-    for (const auto& [name, option] : options_) {
-      if (toggles_.contains(name)) {
-        for (const std::string& value : option->results()) {
-          if (value != "true") return error(Code::kInvalidArgument, name, " takes no value, got '", value, "'");
-        }
-        continue;  // twice says no more than once
-      }
-      if (option->count() > 1 && !repeatable_.contains(name)) {
-        return error(Code::kInvalidArgument, name, " is given ", option->count(), " times, want it once");
-      }
-    }
-    return {};
-  }
-  std::string path() const {
-    std::string text = app_->get_name();
-    for (const CLI::App* parent = app_->get_parent(); parent != nullptr; parent = parent->get_parent()) {
-      text = parent->get_name() + " " + text;
-    }
-    return text;
-  }
-
- private:
-  CLI::App* app_;
-  std::string group_ = "Options";
-  std::map<std::string, CLI::Option*> options_;
-  std::set<std::string> repeatable_, toggles_;
-};
 
 // ---- flags that commands share ----------------------------------------------------------------------------------
 
@@ -249,21 +128,6 @@ Result<SamplingRequest> read_sampling(const Flags& flags) {
   return sampling;
 }
 
-// The one flag of `names` that is given.
-Result<std::string> exactly_one(const Flags& flags, const std::vector<std::string>& names) {
-  std::string given, wanted;
-  int count = 0;
-  for (const std::string& name : names) {
-    wanted += (wanted.empty() ? "" : ", ") + name;
-    if (!flags.given(name)) continue;
-    given += (given.empty() ? "" : " and ") + name;
-    ++count;
-  }
-  if (count == 1) return given;
-  return error(Code::kInvalidArgument, "want one of ", wanted, "; got ", count == 0 ? "none" : given, "; see ",
-               flags.path(), " --help");
-}
-
 // ---- commands ---------------------------------------------------------------------------------------------------
 
 void add_run(Flags& flags) {
@@ -292,7 +156,7 @@ Result<Command> read_run(const Flags& flags, const Environment& environment) {
   CADRE_ASSIGN(run.engine.adapters, read_adapters(flags));
   CADRE_ASSIGN(run.use, parse_use(flags.text("--use").value_or(""), run.engine.adapters));
   run.engine.max_num_seqs = std::max(run.engine.max_num_seqs, static_cast<int>(run.use.size()));
-  CADRE_ASSIGN(const std::string prompt, exactly_one(flags, {"--prompt", "--chat", "--prompt-ids", "--file"}));
+  CADRE_ASSIGN(const std::string prompt, flags.exactly_one({"--prompt", "--chat", "--prompt-ids", "--file"}));
   const std::string value = *flags.text(prompt);
   if (prompt == "--prompt") run.request.prompt = value;
   if (prompt == "--chat") {
@@ -371,7 +235,7 @@ Result<Command> read_logits(const Flags& flags, const Environment& environment) 
     source.name = logits.adapter = "adapter";
     logits.engine.adapters.push_back(std::move(source));
   }
-  CADRE_ASSIGN(const std::string input, exactly_one(flags, {"--ids", "--prompts"}));
+  CADRE_ASSIGN(const std::string input, flags.exactly_one({"--ids", "--prompts"}));
   if (input == "--ids") {
     CADRE_ASSIGN(logits.ids, parse_ids(input, *flags.text(input)));
   } else {
@@ -394,7 +258,7 @@ void add_tokenize(Flags& flags) {
 Result<Command> read_tokenize(const Flags& flags, const Environment&) {
   TokenizeCommand tokenize;
   CADRE_ASSIGN(tokenize.model_dir, flags.required("--model"));
-  CADRE_ASSIGN(const std::string input, exactly_one(flags, {"--text", "--cases", "--decode"}));
+  CADRE_ASSIGN(const std::string input, flags.exactly_one({"--text", "--cases", "--decode"}));
   if (input == "--text") tokenize.text = flags.text(input);
   if (input == "--cases") {
     CADRE_ASSIGN(tokenize.cases_file, flags.required(input));
@@ -439,110 +303,38 @@ Result<Command> read_explain(const Flags& flags, const Environment& environment)
   return Command(std::move(explain));
 }
 
-// ---- the whole line ---------------------------------------------------------------------------------------------
-
 struct Entry {
-  Flags flags;
+  const char *parent, *name, *description;
+  void (*add)(Flags&);
   Result<Command> (*read)(const Flags&, const Environment&);
 };
 
-std::vector<std::string> flag_names(const CLI::App* app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app->get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-std::vector<std::string> command_names(const CLI::App* app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  return names;
-}
-
-const CLI::App* innermost(const CLI::App* app) {
-  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
-  return app;
-}
-
-std::string full_name(const CLI::App* app) {
-  return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
-}
-
-// What CLI11 did not take: an unknown flag, an unknown command, or a word too many.
-Status unexpected(const CLI::App* app, const std::string& word) {
-  const std::string name = word.substr(0, word.find('='));
-  const std::string see = "; see " + full_name(app) + " --help";
-  if (word.starts_with('-') && word.size() > 1) {
-    return error(Code::kInvalidArgument, "unknown flag '", name, "'", nearest_hint(name, flag_names(app)), see);
-  }
-  const std::vector<std::string> commands = command_names(app);
-  if (!commands.empty()) {
-    return error(Code::kInvalidArgument, "unknown command '", word, "'", nearest_hint(word, commands), see);
-  }
-  return error(Code::kInvalidArgument, "unexpected '", word, "', want flags only; text with spaces needs quotes", see);
-}
-
-Status missing_command(const CLI::App* app) {
-  std::string names;
-  for (const std::string& name : command_names(app)) names += (names.empty() ? "" : ", ") + name;
-  return error(Code::kInvalidArgument, "want a command: ", names, "; see ", full_name(app), " --help");
-}
+// In the order of the help text.
+constexpr Entry kCommands[] = {
+    {"", "run", "Answers one prompt, under one adapter or under several side by side.", add_run, read_run},
+    {"", "chat", "A conversation in the terminal; /help there lists what can be typed.", add_chat, read_chat},
+    {"", "explain", "Shows which backend runs each MoE layer, why, and why not the others.", add_explain, read_explain},
+    {"adapter", "check", "Says what an adapter holds, what binds where, and whether it fits the model.",
+     add_adapter_check, read_adapter_check},
+    {"", "tokenize", "Text to token ids and back, as a JSON array.", add_tokenize, read_tokenize},
+    {"", "logits", "Writes the logits of whole sequences to a safetensors file.", add_logits, read_logits},
+};
 
 }  // namespace
 
 Result<Command> parse_command_line(int argc, const char* const* argv, const Environment& environment) {
-  CLI::App app("cadre runs Mixture-of-Experts language models with LoRA adapters.", "cadre");
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_help_flag("--help,-h", "this text");
-  app.set_version_flag("--version", "cadre " CADRE_VERSION, "the version");
-  app.footer(kFooter);
-  app.get_formatter()->label("SUBCOMMAND", "COMMAND");
-
-  std::vector<Entry> entries;
-  const auto add = [&](CLI::App* parent, const char* name, const char* description, void (*flags)(Flags&), auto read) {
-    CLI::App* command = parent->add_subcommand(name, description);
-    command->footer("")->group("Commands");
-    entries.push_back({Flags(command), read});
-    flags(entries.back().flags);
-  };
-  add(&app, "run", "Answers one prompt, under one adapter or under several side by side.", add_run, read_run);
-  add(&app, "chat", "A conversation in the terminal; /help there lists what can be typed.", add_chat, read_chat);
-  add(&app, "explain", "Shows which backend runs each MoE layer, why, and why not the others.", add_explain,
-      read_explain);
-  CLI::App* adapter = app.add_subcommand("adapter", "Commands about adapters: check.");
-  adapter->footer("")->group("Commands");
-  add(adapter, "check", "Says what an adapter holds, what binds where, and whether it fits the model.",
-      add_adapter_check, read_adapter_check);
-  add(&app, "tokenize", "Text to token ids and back, as a JSON array.", add_tokenize, read_tokenize);
-  add(&app, "logits", "Writes the logits of whole sequences to a safetensors file.", add_logits, read_logits);
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return Command(PrintCommand{app.help()});
-  } catch (const CLI::CallForVersion&) {
-    return Command(PrintCommand{"cadre " CADRE_VERSION "\n"});
-  } catch (const CLI::ExtrasError&) {
-    const std::vector<std::string> words = app.remaining(true);
-    // An unknown flag says more than the words after it, which may have been its value.
-    const auto flag = std::find_if(words.begin(), words.end(), [](const auto& w) { return w.starts_with('-'); });
-    return unexpected(innermost(&app), flag != words.end() ? *flag : words.empty() ? "" : words.front());
-  } catch (const CLI::ArgumentMismatch& e) {
-    const std::string text = e.what();  // "--prompt: 1 required TEXT missing"
-    return error(Code::kInvalidArgument, text.substr(0, text.find(':')), " needs a value; see ",
-                 full_name(innermost(&app)), " --help");
-  } catch (const CLI::ParseError& e) {
-    return error(Code::kInvalidArgument, e.what(), "; see ", full_name(innermost(&app)), " --help");
+  LineParser parser("cadre runs Mixture-of-Experts language models with LoRA adapters.", kFooter);
+  std::vector<const Flags*> flags;
+  for (const Entry& entry : kCommands) {
+    if (*entry.parent != '\0') parser.add_parent(entry.parent, "Commands about adapters: check.");
+    Flags& command = parser.add_command(entry.parent, entry.name, entry.description);
+    entry.add(command);
+    flags.push_back(&command);
   }
-  for (const Entry& entry : entries) {
-    if (!entry.flags.app()->parsed()) continue;
-    CADRE_TRY(entry.flags.check());
-    return entry.read(entry.flags, environment);
-  }
-  return missing_command(innermost(&app));
+  CADRE_ASSIGN(const LineParser::Parsed parsed, parser.parse(argc, argv));
+  if (parsed.command == nullptr) return Command(PrintCommand{parsed.text});
+  const auto at = std::find(flags.begin(), flags.end(), parsed.command) - flags.begin();
+  return kCommands[at].read(*parsed.command, environment);
 }
 
 }  // namespace cadre::cli

@@ -157,13 +157,20 @@ int execute(const RunCommand& command) {
     return report(status);
   }
   if (!out.ok()) return out.exit_code(0);
+  int code = 0;
+  for (const Answer& answer : answers) {
+    if (answer.finish != FinishReason::kError) continue;
+    Status failure = answer.error;
+    if (answers.size() > 1) failure = std::move(failure).with_context(shown_name(answer));
+    code = report(failure);
+  }
   const bool cut = std::any_of(answers.begin(), answers.end(),
                                [](const Answer& answer) { return answer.finish == FinishReason::kCancelled; });
   if (cut) note("interrupted");
   char load[32];
   std::snprintf(load, sizeof load, ", loaded in %.2f s", load_s);
   note(speed_text(engine, answers) + load);
-  return cut ? kExitInterrupted : 0;
+  return cut ? kExitInterrupted : code;
 }
 
 }  // namespace cadre::cli

@@ -20,7 +20,7 @@ Json decoded(const Tokenizer& tokenizer, const Ids& ids, std::vector<Json::Membe
 Result<Json> encoded(const Tokenizer& tokenizer, const std::string& text) {
   CADRE_ASSIGN(const Ids ids, tokenizer.encode(text, true));
   CADRE_ASSIGN(const Ids bare, tokenizer.encode(text, false));
-  return decoded(tokenizer, ids, {{"ids", Json::array(ids)}, {"ids_no_special", Json::array(bare)}});
+  return decoded(tokenizer, bare, {{"ids", Json::array(ids)}, {"ids_no_special", Json::array(bare)}});
 }
 
 Result<std::vector<std::string>> texts_of(const TokenizeCommand& command) {

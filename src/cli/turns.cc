@@ -57,6 +57,7 @@ Status generate(Engine& engine, std::span<Answer> answers, const Output& out, co
       }
       answer->text += event.text;
       answer->finish = event.finish;
+      answer->error = event.error;
       on_event(*answer, event.text);
     }
   }

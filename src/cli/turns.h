@@ -20,6 +20,7 @@ struct Answer {
   std::vector<std::int32_t> prompt_ids, ids;  // ids: with the end token, where there was one
   std::string text;
   FinishReason finish = FinishReason::kNone;
+  Status error;          // why, where it ended by kError
   double prefill_s = 0;  // from the start of generate to the first token
   double decode_s = 0;   // from there to the last token
   // Tokens a second after the first; 0 where there is no second token.

@@ -51,9 +51,10 @@ Status Builder::embedding(Embedding& out, const std::string& module, std::int64_
 
 Status Builder::lm_head(Linear& out, const Embedding& embedding) {
   const std::int64_t hidden = embedding.table().dim(1), vocab = embedding.table().dim(0);
-  if (!config.tied_embeddings) return linear(out, "lm_head", hidden, vocab);
+  // A stored head counts, also where the config says tied: transformers keeps the two apart when both are there and
+  // differ (NemotronH never ties), and uses the same numbers when they do not.
+  if (!config.tied_embeddings || loader.has("lm_head.weight")) return linear(out, "lm_head", hidden, vocab);
   out.weight_ = embedding.table();
-  loader.ignore("lm_head.weight");  // some exports store the tied copy as well
   targets.dense.push_back({.module = "lm_head", .in = hidden, .out = vocab, .tied = true});
   sites.push_back({.linear = &out});
   return {};

@@ -67,7 +67,7 @@ class Builder {
   Status linear(Linear& linear, const std::string& module, std::int64_t in, std::int64_t out,
                 const LinearOptions& options = {});
   Status embedding(Embedding& embedding, const std::string& module, std::int64_t vocab, std::int64_t hidden);
-  // lm_head.weight, or the embedding's table where the config ties them.
+  // lm_head.weight, or the embedding's table where the config ties them and the file has no head of its own.
   Status lm_head(Linear& linear, const Embedding& embedding);
   // A vector, e.g. a norm's weight; `part`: only this rank's elements.
   Result<View> vector(const std::string& name, std::int64_t size, bool part = false);

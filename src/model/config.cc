@@ -7,8 +7,6 @@
 namespace cadre {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
-
 constexpr std::pair<std::string_view, Activation> kActivations[] = {
     {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
     {"gelu", Activation::kGelu},          {"gelu_pytorch_tanh", Activation::kGeluTanh},
@@ -18,11 +16,24 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
 
 }  // namespace
 
-Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min) {
+Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min,
+                                std::int64_t max) {
   for (const std::string_view key : keys) {
-    if (json.has(key)) return json.get_int(key, min, kMaxSize);
+    if (json.has(key)) return json.get_int(key, min, max);
   }
-  return json.get_int(*keys.begin(), min, kMaxSize);  // the error names the first, which is today's name
+  return json.get_int(*keys.begin(), min, max);
+}
+
+Result<float> config_float(const Json& json, std::string_view key, double otherwise, double min, double max) {
+  CADRE_ASSIGN(const double value, json.get_double_or(key, otherwise));
+  if (!(value >= min && value <= max)) {  // NaN is neither
+    return error(Code::kInvalidFile, json.where(key), " is ", value, ", want a number in [", min, ", ", max, "]");
+  }
+  return static_cast<float>(value);
+}
+
+Result<float> config_epsilon(const Json& json, std::string_view key, double otherwise) {
+  return config_float(json, key, otherwise, 0, 1);
 }
 
 Result<Activation> config_activation(const Json& json, std::string_view key, std::string_view otherwise) {
@@ -36,27 +47,34 @@ Result<Activation> config_activation(const Json& json, std::string_view key, std
 }
 
 Result<ModelConfig> read_model_config(const std::string& dir) {
-  CADRE_ASSIGN(Json json, Json::parse_file(dir + "/config.json"));
+  CADRE_ASSIGN(const Json json, Json::parse_file(dir + "/config.json"));
   if (!json.is_object())
     return error(Code::kInvalidFile, dir, "/config.json: got ", describe(json), ", want an object");
+  return parse_model_config(json);
+}
+
+Result<ModelConfig> parse_model_config(const Json& json) {
   ModelConfig config;
   config.json = json;
   CADRE_ASSIGN(config.model_type, json.get_string("model_type"));
   if (const Json* quantised = json.find("quantization_config"); quantised != nullptr && !quantised->is_null()) {
     CADRE_ASSIGN(const std::string method, quantised->get_string_or("quant_method", "unnamed"));
-    return error(Code::kUnsupported, dir, "/config.json: the weights are quantised (quant_method '", method,
-                 "'), want BF16, F16 or F32 weights; use an unquantised export of the model");
+    return error(Code::kUnsupported, json.where("quantization_config"), ": the weights are quantised (quant_method '",
+                 method, "'), want BF16, F16 or F32 weights; use an unquantised export of the model");
   }
   CADRE_ASSIGN(config.hidden, config_int(json, {"hidden_size"}));
   CADRE_ASSIGN(config.vocab, config_int(json, {"vocab_size"}));
-  CADRE_ASSIGN(config.max_context, json.get_int_or("max_position_embeddings", 2048, 1, kMaxSize));
+  CADRE_ASSIGN(config.max_context, json.get_int_or("max_position_embeddings", 2048, 1, kMaxConfigSize));
   CADRE_ASSIGN(config.tied_embeddings, json.get_bool_or("tie_word_embeddings", false));
   if (const Json* eos = json.find("eos_token_id"); eos != nullptr && !eos->is_null()) {
     if (eos->is_array()) {
-      CADRE_ASSIGN(const std::vector<std::int64_t> ids, json.get_int_list("eos_token_id"));
-      for (const std::int64_t id : ids) config.eos_ids.push_back(static_cast<std::int32_t>(id));
+      for (std::size_t i = 0; i < eos->items().size(); ++i) {
+        const std::string what = json.where("eos_token_id[" + std::to_string(i) + "]");
+        CADRE_ASSIGN(const std::int64_t id, eos->items()[i].as_int(what, 0, kMaxConfigSize));
+        config.eos_ids.push_back(static_cast<std::int32_t>(id));
+      }
     } else {
-      CADRE_ASSIGN(const std::int64_t id, json.get_int("eos_token_id", 0, kMaxSize));
+      CADRE_ASSIGN(const std::int64_t id, json.get_int("eos_token_id", 0, kMaxConfigSize));
       config.eos_ids.push_back(static_cast<std::int32_t>(id));
     }
   }

@@ -20,11 +20,23 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_ids;  // of config.json
 };
 
+// Limits on what a config may say, well above every published model: sizes fit in an int, and products of two in 64
+// bits with room to add several.
+constexpr std::int64_t kMaxConfigSize = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxLayers = 65536, kMaxExperts = 65536;
+
 // Reads dir/config.json. Refuses quantised checkpoints by the method's name.
 Result<ModelConfig> read_model_config(const std::string& dir);
+// The same of a parsed file.
+Result<ModelConfig> parse_model_config(const Json& json);
 
-// The first of `keys` that is there; an error naming all of them otherwise. Counts and sizes are in [min, 2^31).
-Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min = 1);
+// The first of `keys` that is there, in [min, max]; where none is, the error names the first, today's name.
+Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min = 1,
+                                std::int64_t max = kMaxConfigSize);
+// A finite number in [min, max], or `otherwise` where it is absent or null.
+Result<float> config_float(const Json& json, std::string_view key, double otherwise, double min, double max);
+// The epsilon of a norm.
+Result<float> config_epsilon(const Json& json, std::string_view key, double otherwise);
 
 // hidden_act and its like: "silu", "swish", "gelu", "gelu_pytorch_tanh", "relu2", ... An unknown one lists the known.
 Result<Activation> config_activation(const Json& json, std::string_view key, std::string_view otherwise);

@@ -41,7 +41,8 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
                                                            const LayerSpec& spec) {
   const std::int64_t width = spec.expert_width(), inner = spec.intermediate;
   const bool gated = spec.activation.gated;
-  std::vector<LoadedExperts::Expert> experts(static_cast<std::size_t>(spec.experts));
+  // Grows with the tensors found, so a config that promises experts which the files lack costs no memory.
+  std::vector<LoadedExperts::Expert> experts;
   const std::string stacked_up = names.module + "." + names.stacked_up;
   if (loader.has(stacked_up)) {
     const std::int64_t rows = gated ? 2 * inner : inner;
@@ -51,7 +52,7 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
     CADRE_ASSIGN(const View down, names.transposed ? loader.host(stacked_down, {spec.experts, inner, width})
                                                    : loader.host(stacked_down, {spec.experts, width, inner}));
     for (std::int64_t e = 0; e < spec.experts; ++e) {
-      LoadedExperts::Expert& x = experts[static_cast<std::size_t>(e)];
+      LoadedExperts::Expert& x = experts.emplace_back();
       const View both = names.transposed ? up.at(e).transposed() : up.at(e);
       x.down = names.transposed ? down.at(e).transposed() : down.at(e);
       if (!gated) {
@@ -66,7 +67,7 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
     }
   } else {
     for (std::int64_t e = 0; e < spec.experts; ++e) {
-      LoadedExperts::Expert& x = experts[static_cast<std::size_t>(e)];
+      LoadedExperts::Expert& x = experts.emplace_back();
       const std::string module = names.module + "." + std::to_string(e) + ".";
       if (gated) {
         CADRE_ASSIGN(x.gate, loader.host(module + names.gate + ".weight", {inner, width}));

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/result.h"
+#include "model/config.h"
 
 namespace cadre {
 namespace {
@@ -18,6 +19,22 @@ struct Source {
 };
 
 using Compute = Status (*)(const Source&, RopeConfig&);
+
+// A number that the formulas divide by or take the logarithm of.
+Result<double> positive(const Json& fields, std::string_view key, double value) {
+  if (!(value > 0) || !std::isfinite(value)) {
+    return error(Code::kInvalidFile, fields.where(key), " is ", value, ", want a finite number above 0");
+  }
+  return value;
+}
+Result<double> read_positive(const Json& fields, std::string_view key) {
+  CADRE_ASSIGN(const double value, fields.get_double(key));
+  return positive(fields, key, value);
+}
+Result<double> read_positive_or(const Json& fields, std::string_view key, double otherwise) {
+  CADRE_ASSIGN(const double value, fields.get_double_or(key, otherwise));
+  return positive(fields, key, value);
+}
 
 double base_power(const Source& s, std::size_t i) {
   return std::pow(s.theta, 2.0 * static_cast<double>(i) / static_cast<double>(s.dim));
@@ -35,23 +52,23 @@ Status make_default(const Source& s, RopeConfig& out) {
 }
 
 Status make_linear(const Source& s, RopeConfig& out) {
-  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
+  CADRE_ASSIGN(const double factor, read_positive(s.fields, "factor"));
   out.inv_freq = plain(s);
   for (float& f : out.inv_freq) f = static_cast<float>(f / factor);
   return {};
 }
 
 Status make_dynamic(const Source& s, RopeConfig& out) {
-  CADRE_ASSIGN(out.rope.factor, s.fields.get_double("factor"));
+  CADRE_ASSIGN(out.rope.factor, read_positive(s.fields, "factor"));
   out.rope.length = Rope::Length::kDynamic;
   out.inv_freq = plain(s);
   return {};
 }
 
 Status make_yarn(const Source& s, RopeConfig& out) {
-  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
-  CADRE_ASSIGN(const double fast, s.fields.get_double_or("beta_fast", 32));
-  CADRE_ASSIGN(const double slow, s.fields.get_double_or("beta_slow", 1));
+  CADRE_ASSIGN(const double factor, read_positive(s.fields, "factor"));
+  CADRE_ASSIGN(const double fast, read_positive_or(s.fields, "beta_fast", 32));
+  CADRE_ASSIGN(const double slow, read_positive_or(s.fields, "beta_slow", 1));
   CADRE_ASSIGN(const bool truncate, s.fields.get_bool_or("truncate", true));
   const auto mscale = [&](double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
   double scale = mscale(1);
@@ -60,7 +77,7 @@ Status make_yarn(const Source& s, RopeConfig& out) {
     CADRE_ASSIGN(const double all, s.fields.get_double("mscale_all_dim"));
     if (m != 0 && all != 0) scale = mscale(m) / mscale(all);
   }
-  CADRE_ASSIGN(scale, s.fields.get_double_or("attention_factor", scale));
+  CADRE_ASSIGN(scale, read_positive_or(s.fields, "attention_factor", scale));
   out.rope.scale = static_cast<float>(scale);
   // The dimension whose wavelength makes `turns` full turns within the original context.
   const auto dimension = [&](double turns) {
@@ -85,9 +102,13 @@ Status make_yarn(const Source& s, RopeConfig& out) {
 }
 
 Status make_llama3(const Source& s, RopeConfig& out) {
-  CADRE_ASSIGN(const double factor, s.fields.get_double("factor"));
-  CADRE_ASSIGN(const double low, s.fields.get_double("low_freq_factor"));
-  CADRE_ASSIGN(const double high, s.fields.get_double("high_freq_factor"));
+  CADRE_ASSIGN(const double factor, read_positive(s.fields, "factor"));
+  CADRE_ASSIGN(const double low, read_positive(s.fields, "low_freq_factor"));
+  CADRE_ASSIGN(const double high, read_positive(s.fields, "high_freq_factor"));
+  if (!(high > low)) {
+    return error(Code::kInvalidFile, s.fields.where("high_freq_factor"), " is ", high,
+                 ", want more than low_freq_factor ", low);
+  }
   const double context = static_cast<double>(s.original_context);
   out.inv_freq = plain(s);
   for (float& f : out.inv_freq) {
@@ -105,10 +126,10 @@ Status make_llama3(const Source& s, RopeConfig& out) {
 
 Status make_longrope(const Source& s, RopeConfig& out) {
   const double stretch = static_cast<double>(s.max_context) / static_cast<double>(s.original_context);
-  CADRE_ASSIGN(const double factor, s.fields.get_double_or("factor", stretch));
+  CADRE_ASSIGN(const double factor, read_positive_or(s.fields, "factor", stretch));
   const double automatic =
       factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(s.original_context)));
-  CADRE_ASSIGN(const double scale, s.fields.get_double_or("attention_factor", automatic));
+  CADRE_ASSIGN(const double scale, read_positive_or(s.fields, "attention_factor", automatic));
   out.rope.scale = static_cast<float>(scale);
   out.rope.length = Rope::Length::kLongShort;
   const auto table = [&](std::string_view key, std::vector<float>& to) -> Status {
@@ -118,7 +139,10 @@ Status make_longrope(const Source& s, RopeConfig& out) {
       return error(Code::kInvalidFile, s.fields.where(key), " has ", factors.size(), " values, want ", to.size(),
                    ", half of the rotated dimensions");
     }
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(1.0 / (factors[i] * base_power(s, i)));
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      CADRE_TRY(positive(s.fields, key, factors[i]).status());
+      to[i] = static_cast<float>(1.0 / (factors[i] * base_power(s, i)));
+    }
     return {};
   };
   CADRE_TRY(table("short_factor", out.inv_freq));
@@ -145,16 +169,15 @@ Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64
     CADRE_ASSIGN(partial, s.fields.get_double_or("partial_rotary_factor", partial));
     CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key
     CADRE_ASSIGN(s.type, s.fields.get_string_or("rope_type", s.type));
-    CADRE_ASSIGN(original, s.fields.get_int_or("original_max_position_embeddings", 0, 1, std::int64_t{1} << 31));
+    CADRE_ASSIGN(original, s.fields.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
   }
   // Phi keeps it at the top level.
   if (original == 0) {
-    CADRE_ASSIGN(original,
-                 config.get_int_or("original_max_position_embeddings", max_context, 1, std::int64_t{1} << 31));
+    CADRE_ASSIGN(original, config.get_int_or("original_max_position_embeddings", max_context, 1, kMaxConfigSize));
   }
-  if (!(partial > 0 && partial <= 1) || !(s.theta > 1)) {
+  if (!(partial > 0 && partial <= 1) || !(s.theta > 1) || !std::isfinite(s.theta)) {
     return error(Code::kInvalidFile, config.where("rope_parameters"), ": got rope_theta ", s.theta,
-                 " and partial_rotary_factor ", partial, ", want theta above 1 and a factor in (0, 1]");
+                 " and partial_rotary_factor ", partial, ", want a finite theta above 1 and a factor in (0, 1]");
   }
   s.dim = static_cast<std::int64_t>(static_cast<double>(head_dim) * partial);
   s.max_context = max_context;
@@ -179,6 +202,15 @@ Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int
     known += (known.empty() ? "" : ", ") + std::string(name);
     if (name != s.type) continue;
     CADRE_TRY(compute(s, out));
+    for (const auto* table : {&out.inv_freq, &out.long_inv_freq}) {
+      if (std::all_of(table->begin(), table->end(), [](float f) { return std::isfinite(f); })) continue;
+      return error(Code::kInvalidFile, config.where("rope_parameters"),
+                   ": its numbers give frequencies that are not finite");
+    }
+    if (!std::isfinite(out.rope.scale)) {
+      return error(Code::kInvalidFile, config.where("rope_parameters"),
+                   ": its numbers give a scale that is not finite");
+    }
     return out;
   }
   return error(Code::kUnsupported, config.where("rope_parameters.rope_type"), " is '", s.type,

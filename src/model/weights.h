@@ -33,9 +33,6 @@ class WeightLoader {
   // The same on the device: lent in place where the device can read the file, with the rows or columns of this rank.
   Result<View> device_tensor(const std::string& name, Dims shape, const Ranges& rows = {}, const Ranges& columns = {});
 
-  // Counts a tensor as known without reading it.
-  void ignore(const std::string& name) { used_.insert(name); }
-
   // Tensors of the checkpoint that nothing took.
   std::vector<std::string> left_over() const;
 

@@ -38,10 +38,7 @@ class Attention final : public Mixer {
     if (o.rope != nullptr) rope_ = *o.rope;
     CADRE_ASSIGN(heads_, b.per_rank(o.heads, "num_attention_heads"));
     CADRE_ASSIGN(kv_heads_, b.per_rank(o.kv_heads, "num_key_value_heads"));
-    if (heads_ % kv_heads_ != 0) {
-      return error(Code::kInvalidFile, "num_attention_heads ", o.heads, " is no multiple of num_key_value_heads ",
-                   o.kv_heads);
-    }
+    CADRE_CHECK(heads_ % kv_heads_ == 0, "families check that key and value heads divide the heads");
     const LinearOptions column{.bias = o.qkv_bias, .split = Split::kColumn};
     CADRE_TRY(b.linear(q_, o.module + ".q_proj", o.hidden, o.heads * o.head_dim, column));
     CADRE_TRY(b.linear(k_, o.module + ".k_proj", o.hidden, o.kv_heads * o.head_dim, column));

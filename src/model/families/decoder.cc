@@ -6,8 +6,7 @@ namespace cadre {
 
 Status build_decoder(Builder& b, Network& network, const DecoderLayout& layout) {
   const ModelConfig& c = b.config;
-  CADRE_ASSIGN(const double eps, c.json.get_double_or("rms_norm_eps", 1e-6));
-  network.norm_eps = static_cast<float>(eps);
+  CADRE_ASSIGN(network.norm_eps, config_epsilon(c.json, "rms_norm_eps", 1e-6));
   CADRE_TRY(b.embedding(network.embedding, "model.embed_tokens", c.vocab, c.hidden));
   for (int i = 0; i < layout.layers; ++i) {
     const std::string prefix = "model.layers." + std::to_string(i);
@@ -29,16 +28,23 @@ Result<AttentionOptions> read_attention(const ModelConfig& c) {
   o.hidden = c.hidden;
   CADRE_ASSIGN(o.heads, config_int(c.json, {"num_attention_heads"}));
   CADRE_ASSIGN(o.kv_heads, c.json.get_int_or("num_key_value_heads", o.heads, 1, o.heads));
+  if (o.heads % o.kv_heads != 0) {
+    return error(Code::kInvalidFile, c.json.where("num_attention_heads"), " is ", o.heads,
+                 ", want a multiple of num_key_value_heads ", o.kv_heads);
+  }
   CADRE_ASSIGN(o.head_dim, c.json.get_int_or("head_dim", o.hidden / o.heads, 1, 65536));
-  CADRE_ASSIGN(const double eps, c.json.get_double_or("rms_norm_eps", 1e-6));
-  o.norm_eps = static_cast<float>(eps);
+  if (o.head_dim < 1 || o.head_dim > 65536) {  // derived: get_int_or does not check its default
+    return error(Code::kInvalidFile, c.json.where("num_attention_heads"), " is ", o.heads, " for hidden_size ",
+                 o.hidden, ", which gives heads of ", o.head_dim, " dimensions; want 1 to 65536, or head_dim");
+  }
+  CADRE_ASSIGN(o.norm_eps, config_epsilon(c.json, "rms_norm_eps", 1e-6));
   return o;
 }
 
 Result<std::int64_t> read_sliding_window(const Json& json) {
   CADRE_ASSIGN(const bool use, json.get_bool_or("use_sliding_window", true));
   if (!use) return std::int64_t{0};
-  return json.get_int_or("sliding_window", 0, 0, std::int64_t{1} << 31);
+  return json.get_int_or("sliding_window", 0, 0, kMaxConfigSize);
 }
 
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers) {

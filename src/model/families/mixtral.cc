@@ -9,7 +9,7 @@ namespace cadre {
 
 Status build_mixtral(Builder& b, Network& network) {
   const Json& json = b.config.json;
-  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}, 1, kMaxLayers));
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   CADRE_ASSIGN(attention.window, read_sliding_window(json));
@@ -17,7 +17,7 @@ Status build_mixtral(Builder& b, Network& network) {
 
   LayerSpec spec;
   CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_local_experts", "num_experts"}));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_local_experts", "num_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(json, {"intermediate_size"}));
   spec.experts = static_cast<int>(experts);

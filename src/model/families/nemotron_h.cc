@@ -65,7 +65,7 @@ Result<std::vector<Kind>> read_pattern(const Json& json) {
                  " is missing, want the list of layer kinds, or hybrid_override_pattern");
   }
   CADRE_ASSIGN(const std::int64_t layers,
-               json.get_int_or("num_hidden_layers", static_cast<std::int64_t>(kinds.size()), 1, 1 << 20));
+               json.get_int_or("num_hidden_layers", static_cast<std::int64_t>(kinds.size()), 1, kMaxLayers));
   if (layers != static_cast<std::int64_t>(kinds.size())) {
     return error(Code::kInvalidFile, json.where("num_hidden_layers"), " is ", layers, ", but the pattern has ",
                  kinds.size(), " layers");
@@ -77,10 +77,11 @@ Result<Mamba2Options> read_mamba(const ModelConfig& c) {
   const Json& json = c.json;
   Mamba2Options o;
   o.hidden = c.hidden;
-  CADRE_ASSIGN(o.heads, config_int(json, {"mamba_num_heads"}));
-  CADRE_ASSIGN(o.head_dim, config_int(json, {"mamba_head_dim"}));
-  CADRE_ASSIGN(o.groups, config_int(json, {"n_groups", "mamba_n_groups"}));
-  CADRE_ASSIGN(o.state, config_int(json, {"ssm_state_size", "mamba_d_state"}));
+  constexpr std::int64_t kMaxMamba = 1 << 20;  // products of two of these are added up
+  CADRE_ASSIGN(o.heads, config_int(json, {"mamba_num_heads"}, 1, kMaxMamba));
+  CADRE_ASSIGN(o.head_dim, config_int(json, {"mamba_head_dim"}, 1, kMaxMamba));
+  CADRE_ASSIGN(o.groups, config_int(json, {"n_groups", "mamba_n_groups"}, 1, kMaxMamba));
+  CADRE_ASSIGN(o.state, config_int(json, {"ssm_state_size", "mamba_d_state"}, 1, kMaxMamba));
   CADRE_ASSIGN(o.conv_width, config_int(json, {"conv_kernel", "mamba_d_conv"}, 2));
   CADRE_ASSIGN(const bool bias, json.get_bool_or("use_bias", false));
   CADRE_ASSIGN(const bool proj_bias, json.get_bool_or("mamba_proj_bias", false));
@@ -92,9 +93,8 @@ Result<Mamba2Options> read_mamba(const ModelConfig& c) {
   o.proj_bias = bias || proj_bias;
   // transformers clamps the step from below at time_step_min and nowhere from above; the config's time_step_limit is
   // not read there. A step below 0.001 is common in random weights and rare in trained ones.
-  CADRE_ASSIGN(double dt_min, json.get_double_or("time_step_min", 0.001));
-  CADRE_ASSIGN(dt_min, json.get_double_or("mamba_dt_min", dt_min));
-  o.dt_min = static_cast<float>(dt_min);
+  CADRE_ASSIGN(o.dt_min, config_float(json, "time_step_min", 0.001, 0, 1e30));
+  CADRE_ASSIGN(o.dt_min, config_float(json, "mamba_dt_min", o.dt_min, 0, 1e30));
   o.dt_max = std::numeric_limits<float>::infinity();
   return o;
 }
@@ -102,13 +102,13 @@ Result<Mamba2Options> read_mamba(const ModelConfig& c) {
 Result<LayerSpec> read_moe(const ModelConfig& c, Activation activation) {
   const Json& json = c.json;
   LayerSpec spec;
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"n_routed_experts"}));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"n_routed_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(json, {"moe_intermediate_size"}));
-  CADRE_ASSIGN(spec.latent, json.get_int_or("moe_latent_size", 0, 1, std::int64_t{1} << 31));
+  CADRE_ASSIGN(spec.latent, json.get_int_or("moe_latent_size", 0, 1, kMaxConfigSize));
   CADRE_ASSIGN(const std::int64_t shared, json.get_int_or("n_shared_experts", 0, 0, 1024));
   CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", true));
-  CADRE_ASSIGN(const double scale, json.get_double_or("routed_scaling_factor", 1.0));
+  CADRE_ASSIGN(spec.routing.scale, config_float(json, "routed_scaling_factor", 1.0, -1e30, 1e30));
   CADRE_ASSIGN(const std::int64_t groups, json.get_int_or("n_group", 1, 1, experts));
   CADRE_ASSIGN(const std::int64_t topk_groups, json.get_int_or("topk_group", 1, 1, experts));
   spec.experts = static_cast<int>(experts);
@@ -120,7 +120,6 @@ Result<LayerSpec> read_moe(const ModelConfig& c, Activation activation) {
     CADRE_ASSIGN(spec.shared_intermediate, config_int(json, {"moe_shared_expert_intermediate_size"}));
   }
   spec.routing.kind = Routing::kSigmoidTopK;
-  spec.routing.scale = static_cast<float>(scale);
   spec.routing.selection_bias = true;
   spec.routing.groups = static_cast<int>(groups);
   spec.routing.topk_groups = static_cast<int>(topk_groups);
@@ -133,10 +132,9 @@ Status build_nemotron_h(Builder& b, Network& network) {
   const ModelConfig& c = b.config;
   const Json& json = c.json;
   CADRE_ASSIGN(const std::vector<Kind> kinds, read_pattern(json));
-  CADRE_ASSIGN(const double eps, json.get_double_or("layer_norm_epsilon", 1e-5));
+  CADRE_ASSIGN(network.norm_eps, config_epsilon(json, "layer_norm_epsilon", 1e-5));
   CADRE_ASSIGN(const Activation activation, config_activation(json, "mlp_hidden_act", "relu2"));
   CADRE_ASSIGN(const bool mlp_bias, json.get_bool_or("mlp_bias", false));
-  network.norm_eps = static_cast<float>(eps);
 
   // Published files say backbone; transformers 5 and the adapters it writes say model.
   const std::string root = b.loader.has("model.embeddings.weight") ? "model" : "backbone";
@@ -162,7 +160,7 @@ Status build_nemotron_h(Builder& b, Network& network) {
       case Kind::kAttention: {
         CADRE_ASSIGN(AttentionOptions o, read_attention(c));
         CADRE_ASSIGN(o.qkv_bias, json.get_bool_or("attention_bias", false));
-        CADRE_ASSIGN(o.window, json.get_int_or("sliding_window", 0, 0, std::int64_t{1} << 31));
+        CADRE_ASSIGN(o.window, json.get_int_or("sliding_window", 0, 0, kMaxConfigSize));
         o.out_bias = o.qkv_bias;
         o.module = mixer;
         CADRE_ASSIGN(block.mixer, make_attention(b, o));

@@ -8,21 +8,19 @@ namespace cadre {
 
 Status build_olmoe(Builder& b, Network& network) {
   const Json& json = b.config.json;
-  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}, 1, kMaxLayers));
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
   CADRE_ASSIGN(const bool bias, json.get_bool_or("attention_bias", false));
-  CADRE_ASSIGN(const double clip, json.get_double_or("clip_qkv", 0));
+  CADRE_ASSIGN(attention.clip_qkv, config_float(json, "clip_qkv", 0, 0, 1e30));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
-  CADRE_ASSIGN(const double eps, json.get_double_or("rms_norm_eps", 1e-5));
-  attention.norm_eps = static_cast<float>(eps);
+  CADRE_ASSIGN(attention.norm_eps, config_epsilon(json, "rms_norm_eps", 1e-5));
   attention.qkv_bias = attention.out_bias = bias;
   attention.qk_norm = AttentionOptions::QkNorm::kWhole;
-  attention.clip_qkv = static_cast<float>(clip);
   attention.rope = &rope;
 
   LayerSpec spec;
   CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(json, {"intermediate_size"}));
   CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));

@@ -8,20 +8,20 @@ namespace cadre {
 
 Status build_qwen2_moe(Builder& b, Network& network) {
   const Json& json = b.config.json;
-  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}));
+  CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}, 1, kMaxLayers));
   CADRE_ASSIGN(const std::vector<bool> sparse, read_sparse_layers(json, layers));
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
   CADRE_ASSIGN(attention.qkv_bias, json.get_bool_or("qkv_bias", true));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   CADRE_ASSIGN(const std::int64_t window, read_sliding_window(json));
   // Layers from max_window_layers on slide, where sliding is switched on.
-  CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 0, 0, std::int64_t{1} << 31));
+  CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 0, 0, kMaxConfigSize));
   CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
   attention.rope = &rope;
 
   LayerSpec spec;
   CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(json, {"moe_intermediate_size"}));
   CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
@@ -31,7 +31,7 @@ Status build_qwen2_moe(Builder& b, Network& network) {
   spec.hidden = b.config.hidden;
   spec.routing.kind = Routing::kSoftmaxTopK;
   spec.shared_experts = 1;
-  CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, std::int64_t{1} << 31));
+  CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));
 
   return build_decoder(
       b, network,

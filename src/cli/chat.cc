@@ -27,7 +27,7 @@ constexpr std::string_view kHelp =
 
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 
-// Lines of standard input by read(), which Ctrl-C interrupts, unlike the streams of the library.
+// Lines of standard input. Unlike those of std::cin, waiting for one ends with Ctrl-C.
 class LineReader {
  public:
   enum class Got { kLine, kEnd, kInterrupt, kTooLong };
@@ -41,8 +41,8 @@ class LineReader {
         return Got::kLine;
       }
       if (ended_) return Got::kEnd;
-      if (interrupted()) return Got::kInterrupt;
       if (buffer_.size() > kMaxLineBytes) return Got::kTooLong;
+      if (!wait_readable(STDIN_FILENO)) return Got::kInterrupt;
       char piece[4096];
       const ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
       if (n < 0 && errno == EINTR) continue;
@@ -72,7 +72,7 @@ class Chat {
     std::string line;
     while (out_.ok()) {
       if (interactive_) out_.write("> ");
-      clear_interrupt();
+      if (interactive_) clear_interrupt();
       switch (reader_.next(&line)) {
         case LineReader::Got::kEnd:
           if (interactive_) out_.write("\n");

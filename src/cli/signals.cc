@@ -1,5 +1,6 @@
 #include "cli/signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -52,5 +53,20 @@ InterruptScope::~InterruptScope() { asked = 0; }
 
 bool interrupted() { return pressed != 0; }
 void clear_interrupt() { pressed = 0; }
+
+bool wait_readable(int fd) {
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  // Held back outside of ppoll, so that one between the check and the wait is not lost.
+  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+  sigset_t open = before;
+  sigdelset(&open, SIGINT);
+  pollfd entry = {.fd = fd, .events = POLLIN, .revents = 0};
+  while (pressed == 0 && ppoll(&entry, 1, nullptr, &open) < 0) {
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return pressed == 0;
+}
 
 }  // namespace cadre::cli

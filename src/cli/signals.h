@@ -21,4 +21,8 @@ class InterruptScope {
 bool interrupted();
 void clear_interrupt();
 
+// Waits until `fd` can be read without waiting, or is at its end. False if Ctrl-C came first, or before: unlike a check
+// of the flag before a read, this cannot miss one. To be called inside an InterruptScope.
+bool wait_readable(int fd);
+
 }  // namespace cadre::cli

@@ -108,30 +108,69 @@ class Interrupt(CliTest):
         self.assertRegex(err.decode(), r"(?m)^cadre: interrupted$")
 
     def test_json_keeps_what_was_generated(self):
-        process = start("run", "--model", demo(), "--prompt", "In the beginning", "--json", *LONG, "--threads", "1",
-                        *adapter_flags("qwen3_moe", *ADAPTERS), "--use", "all", bufsize=0)
-        self.assertTrue(self.generating(process))
+        # The stop text ends the base's answer at once and not the other, which then is being generated.
+        process = start("run", "--model", demo(), "--prompt", "In the beginning", "--json", *LONG, "--stop", "creation",
+                        *adapter_flags("qwen3_moe", "spanish"), "--use", "all")
+        base = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=support.TIMEOUT_S)
         self.assertEqual(process.returncode, 130, err)
-        answers = [json.loads(line) for line in out.decode().splitlines()]
-        self.assertEqual([a["finish_reason"] for a in answers], ["cancelled"] * 4)
+        self.assertEqual((base["adapter"], base["text"], base["finish_reason"]), (None, " of the ", "stop"))
+        (cut,) = (json.loads(line) for line in out.decode().splitlines())
+        self.assertEqual((cut["adapter"], cut["finish_reason"]), ("spanish", "cancelled"))
+        self.assertTrue(cut["text"].startswith(", hacia el que se hace."[: len(cut["text"])]))
+        self.assertGreater(len(cut["ids"]), 0)
 
-    def generating(self, process):
-        """Waits until the program has opened the model and computes: it has used half a second of processor time."""
-        ticks = os.sysconf("SC_CLK_TCK")
+    def test_a_second_one_kills(self):
+        # A pipe that nobody reads keeps the program in a write, where the first Ctrl-C cannot end it.
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        size = fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(write_end, b"x" * size)
+        process = start("run", "--model", demo(), "--prompt", "In the beginning", *LONG, stdout=write_end)
+        os.close(write_end)
+        self.assertTrue(self.in_call(process, "pipe_write"))
+        process.send_signal(signal.SIGINT)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(support.TIMEOUT_S), -signal.SIGINT)
+        process.stderr.close()
+
+    def takes_signals(self, process):
+        """Waits until the program handles Ctrl-C itself."""
         deadline = time.monotonic() + support.TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
-            with open(f"/proc/{process.pid}/stat", encoding="ascii", errors="replace") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            if (int(fields[11]) + int(fields[12])) / ticks > 0.5:
+            with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
+                caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", file.read(), re.M)
+            if caught and int(caught[1], 16) >> (signal.SIGINT - 1) & 1:
                 return True
             time.sleep(0.01)
         return False
 
+    def in_call(self, process, name):
+        """Waits until the program's first thread waits in this function of the kernel; where the kernel does not tell,
+        until it has had the time."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and process.poll() is None:
+            with open(f"/proc/{process.pid}/wchan", encoding="ascii") as file:
+                if name in file.read():
+                    return True
+            time.sleep(0.05)
+        return process.poll() is None
+
+    def test_chat_at_its_prompt(self):
+        process = start("chat", "--model", demo(), "--max-tokens", "4", stdin=subprocess.PIPE)
+        process.stdin.write(b"Element: gold\n")
+        process.stdin.flush()
+        process.stdout.readline()  # the answer is complete, it waits for the next message
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=support.TIMEOUT_S)
+        self.assertEqual((process.returncode, err), (130, b"cadre: interrupted\n"))
+
     def test_before_the_model_is_there(self):
         process = start("run", "--model", demo(), "--file", "-", stdin=subprocess.PIPE)
-        time.sleep(0.5)  # it waits for its prompt
+        self.assertTrue(self.takes_signals(process))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=support.TIMEOUT_S)
         self.assertEqual((process.returncode, out, err), (130, b"", b"cadre: interrupted\n"))

@@ -23,10 +23,15 @@ struct AdapterSource {
   std::string options;  // "orientation=swapped,b_order=expert_major"; may be empty
 };
 
+// Whether every chosen kernel runs once on the layer's weights before a request meets it, and is compared with the
+// reference: on a small call, or on all of the token mix and the largest batch.
+enum class Rehearse : std::uint8_t { kOff, kQuick, kFull };
+
 struct EngineOptions {
   std::string model_dir;
   std::vector<AdapterSource> adapters;  // loaded at open; what they touch decides what the MoE layers must run
   Policy backend;
+  Rehearse rehearse = Rehearse::kQuick;
   int threads = 1;  // compute threads, the caller's included
 
   // What is declared beyond the adapters given: 0 takes what they need.
@@ -89,6 +94,8 @@ struct LayerReport {
   LayerSpec spec;
   Deployment deployment;
   Selection selection;
+  double rehearsal_seconds = 0;  // what the rehearsal took
+  double rehearsal_error = 0;    // largest difference from the reference, over a row's norm
 };
 
 // Not thread-safe: one thread at a time.

@@ -61,7 +61,7 @@ Status AdapterSet::prepare(Model& model, const std::vector<AdapterSource>& sourc
   }
   plan_.slots = std::max(plan_.slots, static_cast<int>(slots_.size()));
   slots_.resize(static_cast<std::size_t>(plan_.slots));
-  return model.prepare(gate_, policy_, base_, plan_);
+  return model.prepare(gate_, select_, plan_);
 }
 
 Status AdapterSet::attach(Runner& runner) {
@@ -72,7 +72,7 @@ Status AdapterSet::attach(Runner& runner) {
 }
 
 Status AdapterSet::grow(Runner& runner, const AdapterPlan& plan) {
-  const std::vector<LayerSelection> asked = runner.model().requests(base_, plan);
+  const std::vector<LayerSelection> asked = runner.model().requests(select_.base, plan);
   const std::vector<LayerSelection>& planned = runner.model().selections();
   const auto covered = [&](const LayerSelection& a) {
     return std::all_of(a.layers.begin(), a.layers.end(), [&](int layer) {
@@ -83,7 +83,7 @@ Status AdapterSet::grow(Runner& runner, const AdapterPlan& plan) {
     });
   };
   if (plan.slots <= runner.model().plan().slots && std::all_of(asked.begin(), asked.end(), covered)) return {};
-  CADRE_TRY(runner.model().prepare(gate_, policy_, base_, plan));
+  CADRE_TRY(runner.model().prepare(gate_, select_, plan));
   CADRE_TRY(runner.resize());
   return attach(runner);
 }

@@ -10,8 +10,8 @@ namespace cadre {
 
 class AdapterSet {
  public:
-  AdapterSet(const EngineOptions& options, MoeGate gate, Deployment base)
-      : policy_(options.backend), gate_(std::move(gate)), base_(std::move(base)) {
+  AdapterSet(const EngineOptions& options, MoeGate gate, SelectOptions select)
+      : gate_(std::move(gate)), select_(std::move(select)) {
     plan_.slots = options.max_loras;
     plan_.max_rank = options.max_lora_rank;
     if (options.loras_on_experts) plan_.expert_projections = kGate | kUp | kDown;
@@ -39,9 +39,8 @@ class AdapterSet {
   // Prepares the model for `plan` where it exceeds the present one, and attaches everything in slots anew.
   Status grow(Runner& runner, const AdapterPlan& plan);
 
-  Policy policy_;
   MoeGate gate_;
-  Deployment base_;
+  SelectOptions select_;
   AdapterPlan plan_;
   std::map<std::string, std::shared_ptr<LoadedAdapter>, std::less<>> by_name_;
   std::vector<std::shared_ptr<LoadedAdapter>> slots_;  // null: free

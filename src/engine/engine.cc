@@ -18,6 +18,7 @@ struct Engine::Impl {
   GenerationDefaults defaults;
   std::vector<std::int32_t> eos_ids;  // of config.json and generation_config.json
   MemoryPlan memory;
+  std::unique_ptr<ThreadPool> rehearsal_threads;
   std::unique_ptr<AdapterSet> adapters;
   std::unique_ptr<Runner> runner;
   std::vector<std::string> notes;
@@ -75,10 +76,14 @@ Status Engine::Impl::open(EngineOptions o) {
   model_options.progress = options.progress;
   CADRE_ASSIGN(std::unique_ptr<Model> model, Model::load(std::move(model_options)));
 
-  Deployment base;
-  base.max_tokens = static_cast<int>(options.max_num_batched_tokens);
-  base.need_batch_invariance = options.batch_invariant;
-  adapters = std::make_unique<AdapterSet>(options, make_moe_gate(), base);
+  rehearsal_threads = std::make_unique<ThreadPool>(options.threads);
+  SelectOptions select;
+  select.policy = options.backend;
+  select.base.max_tokens = static_cast<int>(options.max_num_batched_tokens);
+  select.base.need_batch_invariance = options.batch_invariant;
+  select.rehearse = static_cast<RehearseMode>(options.rehearse);
+  select.threads = rehearsal_threads.get();
+  adapters = std::make_unique<AdapterSet>(options, make_moe_gate(), select);
   CADRE_TRY(adapters->prepare(*model, options.adapters));
 
   const MemoryPlan before = memory;
@@ -111,7 +116,12 @@ Status Engine::Impl::open(EngineOptions o) {
 const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
   reports.clear();
   for (const LayerSelection& s : runner->model().selections()) {
-    reports.push_back({.layers = s.layers, .spec = s.spec, .deployment = s.deployment, .selection = s.selection});
+    reports.push_back({.layers = s.layers,
+                       .spec = s.spec,
+                       .deployment = s.deployment,
+                       .selection = s.selection,
+                       .rehearsal_seconds = s.rehearsal.seconds,
+                       .rehearsal_error = s.rehearsal.error});
   }
   return reports;
 }

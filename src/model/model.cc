@@ -94,28 +94,75 @@ std::vector<LayerSelection> Model::requests(const Deployment& base, const Adapte
     if (same != out.end()) {
       same->layers.push_back(layer.layer);
     } else {
-      out.push_back({.layers = {layer.layer}, .spec = layer.spec, .deployment = deployment, .selection = {}});
+      out.push_back({.layers = {layer.layer}, .spec = layer.spec, .deployment = deployment});
     }
   }
   return out;
 }
 
-Status Model::prepare(const MoeGate& gate, const Policy& policy, const Deployment& base, const AdapterPlan& plan) {
-  std::vector<LayerSelection> selections = requests(base, plan);
+Result<std::unique_ptr<Experts>> Model::prepare_layer(const MoeAdmission& admission, const MoeLayer& layer) const {
+  return admission.prepare({.weights = layer.weights.get(),
+                            .device = options_.device.get(),
+                            .stream = stream_.get(),
+                            .shard = options_.ranks.expert_shard()});
+}
+
+Result<std::pair<MoeAdmission, std::unique_ptr<Experts>>> Model::choose(const MoeGate& gate,
+                                                                        const SelectOptions& options,
+                                                                        LayerSelection& group) const {
+  const MoeLayer& first = *std::find_if(builder_->moe_layers.begin(), builder_->moe_layers.end(),
+                                        [&](const MoeLayer& layer) { return layer.layer == group.layers.front(); });
+  ThreadPool alone(1);
+  ThreadPool& threads = options.threads != nullptr ? *options.threads : alone;
+  Policy policy = options.policy;
+  std::vector<std::string> warnings;
+  while (true) {
+    CADRE_ASSIGN(Choice<MoeOp> choice, gate.select(group.spec, group.deployment, policy));
+    CADRE_ASSIGN(std::unique_ptr<Experts> experts, prepare_layer(choice.admission, first));
+    group.selection = std::move(choice.selection);
+    if (options.rehearse == RehearseMode::kOff) return std::pair(choice.admission, std::move(experts));
+
+    // The reference is rehearsed against itself: the sampled rows alone and in the batch.
+    std::unique_ptr<Experts> reference;
+    if (group.selection.chosen != "cpu_reference") {
+      CADRE_ASSIGN(
+          const Choice<MoeOp> yardstick,
+          gate.select(group.spec, group.deployment,
+                      Policy{.kind = PolicyKind::kRequire, .names = {"cpu_reference"}, .origin = "rehearsal"}));
+      CADRE_ASSIGN(reference, prepare_layer(yardstick.admission, first));
+    }
+    Result<RehearsalReport> report = rehearse(*experts, reference != nullptr ? *reference : *experts, group.spec,
+                                              group.deployment, *options_.device, *stream_, threads, options.rehearse);
+    if (report.ok()) {
+      group.rehearsal = *report;
+      group.selection.candidates.front().measured_us = report->measured_us;
+      group.selection.warnings.insert(group.selection.warnings.begin(), warnings.begin(), warnings.end());
+      return std::pair(choice.admission, std::move(experts));
+    }
+    Status failure = std::move(report).status().with_context("backend " + group.selection.chosen);
+    if (policy.kind == PolicyKind::kRequire) return failure;
+    warnings.push_back(failure.message() + "; the next admitted backend takes over");
+    if (policy.kind != PolicyKind::kExclude) policy = {.kind = PolicyKind::kExclude, .names = {}, .origin = ""};
+    policy.names.push_back(group.selection.chosen);
+    policy.origin = (options.policy.kind == PolicyKind::kExclude ? options.policy.origin + " and " : "") +
+                    std::string("failed rehearsal");
+  }
+}
+
+Status Model::prepare(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan) {
+  std::vector<LayerSelection> selections = requests(options.base, plan);
   std::vector<std::pair<MoeMixer*, std::unique_ptr<Experts>>> prepared;
   for (LayerSelection& group : selections) {
-    Result<Choice<MoeOp>> choice = gate.select(group.spec, group.deployment, policy);
-    if (!choice.ok()) {
-      return std::move(choice).status().with_context("MoE layer " + std::to_string(group.layers.front()));
+    auto chosen = choose(gate, options, group);
+    if (!chosen.ok()) {
+      return std::move(chosen).status().with_context("MoE layer " + std::to_string(group.layers.front()));
     }
-    group.selection = choice->selection;
     for (MoeLayer& layer : builder_->moe_layers) {
       if (std::find(group.layers.begin(), group.layers.end(), layer.layer) == group.layers.end()) continue;
-      CADRE_ASSIGN(std::unique_ptr<Experts> experts,
-                   choice->admission.prepare({.weights = layer.weights.get(),
-                                              .device = options_.device.get(),
-                                              .stream = stream_.get(),
-                                              .shard = options_.ranks.expert_shard()}));
+      std::unique_ptr<Experts> experts = std::move(chosen->second);  // of the first layer; empty for the others
+      if (experts == nullptr) {
+        CADRE_ASSIGN(experts, prepare_layer(chosen->first, layer));
+      }
       prepared.emplace_back(layer.mixer, std::move(experts));
       if (options_.progress) {
         options_.progress(0.5 + 0.5 * static_cast<double>(prepared.size()) /

@@ -13,6 +13,7 @@
 #include "lora/canonical.h"
 #include "model/builder.h"
 #include "model/network.h"
+#include "moe/rehearsal.h"
 
 namespace cadre {
 
@@ -40,6 +41,15 @@ struct LayerSelection {
   LayerSpec spec;
   Deployment deployment;
   Selection selection;
+  RehearsalReport rehearsal;
+};
+
+// How backends are chosen.
+struct SelectOptions {
+  Policy policy;
+  Deployment base;  // its device, ranks and adapters are the model's to fill in
+  RehearseMode rehearse = RehearseMode::kOff;
+  ThreadPool* threads = nullptr;  // for the rehearsal; null: the caller's thread alone
 };
 
 class Model {
@@ -48,9 +58,9 @@ class Model {
   static Result<std::unique_ptr<Model>> load(ModelOptions options);
   ~Model();
 
-  // Chooses and prepares a backend for every MoE layer. Again, with a larger plan, when no batch is running and after
-  // all slots were detached. Nothing changes where it fails.
-  Status prepare(const MoeGate& gate, const Policy& policy, const Deployment& base, const AdapterPlan& plan);
+  // Chooses and prepares a backend for every MoE layer, and rehearses each. Again, with a larger plan, when no batch is
+  // running; all slots are empty then. Nothing changes where it fails.
+  Status prepare(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan);
   const std::vector<LayerSelection>& selections() const { return selections_; }
   // The layers as `prepare` would ask for them, without preparing: for explain.
   std::vector<LayerSelection> requests(const Deployment& base, const AdapterPlan& plan) const;
@@ -74,6 +84,11 @@ class Model {
  private:
   Model() = default;
   AdapterDemand demand(int target, const AdapterPlan& plan) const;
+  Result<std::unique_ptr<Experts>> prepare_layer(const MoeAdmission& admission, const MoeLayer& layer) const;
+  // The backend for a group of like layers: chosen, prepared on the first of them and rehearsed. Where the rehearsal
+  // fails, the next admitted one, unless one is required.
+  Result<std::pair<MoeAdmission, std::unique_ptr<Experts>>> choose(const MoeGate& gate, const SelectOptions& options,
+                                                                   LayerSelection& group) const;
 
   ModelOptions options_;
   ModelConfig config_;

@@ -1,10 +1,13 @@
 // LayerSpec: what a model asks of one MoE layer. Deployment: where and how it runs. Together they are all that the gate
-// looks at. Plain data, comparable, and fixed once a model is built.
+// looks at. Plain data, comparable, hashable and printable, and fixed once a model is built.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <cadre/status.h>
@@ -21,7 +24,9 @@ enum class Activation : std::uint8_t {
   kSwigluOai,  // gpt-oss: g = min(gate, limit), u = clamp(up, -limit, limit): g * sigmoid(alpha * g) * (u + beta)
 };
 
-// Gated: act(gate) * up, with the clamp, where there is one, on both before the activation. Otherwise act(up).
+// Gated: act(gate) * up, with the clamp, where there is one, on both before the activation. Otherwise act(up). Clamped
+// SwiGLU under another name (swiglustep) is kSilu with a limit; gpt-oss' own stores gate and up interleaved, its
+// descendants do not, which LayerSpec::interleaved_gate_up says.
 struct ActivationSpec {
   Activation kind = Activation::kSilu;
   bool gated = true;
@@ -42,6 +47,9 @@ enum class Routing : std::uint8_t {
   kSigmoidInput,  // Llama 4: ids = topk(z); w = sigmoid(z[ids]), applied to the expert's input
 };
 
+enum class WeightType : std::uint8_t { kBF16, kF16, kF32, kF8E4M3, kMxfp4 };
+enum class WeightScheme : std::uint8_t { kPlain, kBlockScaled };
+
 struct RoutingSpec {
   Routing kind = Routing::kSoftmaxTopK;
   bool renormalize = false;       // w /= sum(w)
@@ -50,13 +58,12 @@ struct RoutingSpec {
   bool per_expert_scale = false;  // Gemma 4: w *= scale[expert]
   int groups = 1;                 // n_group; 1: no grouping
   int topk_groups = 1;            // groups kept
+  // What the logits are handed over as. Only a kernel that routes inside cares: it may read one type as another.
+  WeightType logits = WeightType::kF32;
   bool operator==(const RoutingSpec&) const = default;
 };
 
 // ---- layer ------------------------------------------------------------------------------------------------------
-
-enum class WeightType : std::uint8_t { kBF16, kF16, kF32, kF8E4M3, kMxfp4 };
-enum class WeightScheme : std::uint8_t { kPlain, kBlockScaled };
 
 struct WeightFormat {
   WeightType type = WeightType::kBF16;
@@ -96,7 +103,7 @@ struct DeviceCaps {
   // CPU: what the processor has and the operating system allows.
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
   int cores = 1;
-  // GPU: compute capability as 10 * major + minor (90 for H100), and memory limits.
+  // GPU: compute capability as 10 * major + minor (90 for H100); its family is the major version. And memory limits.
   int sm = 0;
   std::int64_t shared_memory_per_block = 0;
   // For the cost model; 0 takes the built-in value for this kind of device.
@@ -112,7 +119,25 @@ enum class ActivationFormat : std::uint8_t {
   kBatched,   // [local experts, max tokens for an expert, hidden], as low-latency expert-parallel dispatch makes it
 };
 
-enum class ExpertParallelKind : std::uint8_t { kNone, kAllGatherReduceScatter, kAllToAll };
+// How rows reach the ranks that hold their experts. The libraries differ in what they hand to the kernels, so a kernel
+// may work behind one and not behind another.
+enum class ExpertParallelKind : std::uint8_t {
+  kNone,
+  kAllGatherReduceScatter,
+  kAllToAll,  // our own, over Communicator::all_to_all_v
+  kDeepEpHighThroughput,
+  kDeepEpLowLatency,  // hands over batched rows
+  kNixl,              // hands over batched rows
+  kFlashInferOneSided,
+  kFlashInferTwoSided,
+  kMoriHighThroughput,
+  kMoriLowLatency,
+};
+constexpr ActivationFormat dispatched_format(ExpertParallelKind kind) {
+  return kind == ExpertParallelKind::kDeepEpLowLatency || kind == ExpertParallelKind::kNixl
+             ? ActivationFormat::kBatched
+             : ActivationFormat::kStandard;
+}
 
 // Parts of an expert that adapters touch, as bits.
 enum Projection : std::uint8_t { kGate = 1, kUp = 2, kDown = 4 };
@@ -131,6 +156,8 @@ struct AdapterDemand {
   int max_rank = 0;
   std::uint8_t projections = 0;  // bits of Projection
   std::uint8_t layouts = 0;      // bits of AdapterLayout
+  // Under tensor parallelism: both A and B are split over the ranks, instead of one of them being repeated on each.
+  bool fully_sharded = false;
   bool any() const { return max_adapters > 0 && projections != 0; }
   bool operator==(const AdapterDemand&) const = default;
 };
@@ -147,6 +174,10 @@ struct Deployment {
   int tensor_parallel = 1;                       // ranks one expert is split over
   int expert_parallel = 1;                       // ranks the experts are spread over
   ExpertParallelKind expert_parallel_kind = ExpertParallelKind::kNone;
+  int data_parallel = 1;           // replicas of the rest of the model that share these experts
+  bool sequence_parallel = false;  // every rank hands in its own part of the rows and takes that part back
+  int redundant_experts = 0;       // copies of busy experts, over all ranks
+  bool rebalance_experts = false;  // experts move between ranks while serving (EPLB)
   WeightType activation_type = WeightType::kBF16;
   ActivationFormat format = ActivationFormat::kStandard;
   AdapterDemand adapters;
@@ -164,8 +195,46 @@ struct Deployment {
 inline std::int64_t intermediate_per_rank(const LayerSpec& spec, const Deployment& deployment) {
   return (spec.intermediate + deployment.tensor_parallel - 1) / deployment.tensor_parallel;
 }
+// Experts one rank holds, copies included.
 inline int experts_per_rank(const LayerSpec& spec, const Deployment& deployment) {
-  return (spec.experts + deployment.expert_parallel - 1) / deployment.expert_parallel;
+  return (spec.experts + deployment.redundant_experts + deployment.expert_parallel - 1) / deployment.expert_parallel;
 }
 
+// ---- both ---------------------------------------------------------------------------------------------------------
+
+// Sizes up to which a spec is looked at: far above every published model, and low enough that bytes, operations and
+// workspaces are counted in 64 bits without overflow.
+inline constexpr std::int64_t kMaxLayerWidth = std::int64_t{1} << 24;
+inline constexpr int kMaxLayerExperts = 1 << 16, kMaxLayerTopK = 1 << 10, kMaxCallTokens = 1 << 24, kMaxRanks = 1 << 16;
+
+// Whether the two make sense at all, before any backend is asked: positive sizes, top_k within experts, a dispatch that
+// hands over the format asked for. The gate refuses what does not as kInvalidArgument.
+CADRE_API Status validate(const LayerSpec& spec, const Deployment& deployment);
+
+// In one line: "128 experts, top-8, hidden 2048, intermediate 768, silu gated, bfloat16, softmax_topk renormalised".
+CADRE_API std::string describe(const LayerSpec& spec);
+CADRE_API std::string describe(const Deployment& deployment);
+
+// Names as in JSON and in messages.
+CADRE_API std::string_view to_string(Activation a);
+CADRE_API std::string_view to_string(Routing r);
+CADRE_API std::string_view to_string(WeightType t);
+CADRE_API std::string_view to_string(WeightScheme s);
+CADRE_API std::string_view to_string(DeviceKind k);
+CADRE_API std::string_view to_string(ActivationFormat f);
+CADRE_API std::string_view to_string(ExpertParallelKind k);
+
+// Equal values have equal hashes, within one run of one build.
+CADRE_API std::size_t hash_value(const LayerSpec& spec);
+CADRE_API std::size_t hash_value(const Deployment& deployment);
+
 }  // namespace cadre
+
+template <>
+struct std::hash<cadre::LayerSpec> {
+  std::size_t operator()(const cadre::LayerSpec& spec) const { return cadre::hash_value(spec); }
+};
+template <>
+struct std::hash<cadre::Deployment> {
+  std::size_t operator()(const cadre::Deployment& deployment) const { return cadre::hash_value(deployment); }
+};

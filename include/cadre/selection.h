@@ -32,6 +32,7 @@ enum class Reason : std::uint8_t {
   kExpertBias,
   kRouterBias,
   kRouting,
+  kRouterLogitsType,
   kRouterWeightOnInput,
   kInterleavedGateUp,
   kTooManyExperts,
@@ -44,8 +45,12 @@ enum class Reason : std::uint8_t {
   kAdapterCount,
   kAdapterLayout,
   kAdapterProjection,
+  kAdapterSharding,
   kTensorParallel,
   kExpertParallel,
+  kDataParallel,
+  kSequenceParallel,
+  kExpertRebalancing,
   kActivationFormat,
   kNotRepeatable,
   kNotIsolated,
@@ -58,7 +63,10 @@ enum class Reason : std::uint8_t {
 
 struct ReasonInfo {
   std::string_view code;     // "intermediate_size", as in JSON and metric labels
-  std::string_view subject;  // what `got` and `want` speak of: "intermediate size on each rank"
+  std::string_view subject;  // what `got` and `want` speak of: "the intermediate size on each rank"
+  // The reason is the machine or the build, not the layer or what is asked of it: no change of the request helps, and
+  // a prediction for such a backend is no price of a fallback.
+  bool about_device = false;
 };
 CADRE_API const ReasonInfo& reason_info(Reason reason);
 
@@ -68,7 +76,7 @@ struct Refusal {
   std::string want;
   bool operator==(const Refusal&) const = default;
 };
-// "intermediate size on each rank is 192, want a multiple of 128"
+// "the intermediate size on each rank: got 192, want a multiple of 128"
 CADRE_API std::string message(const Refusal& refusal);
 
 enum class PolicyKind : std::uint8_t { kAuto, kRequire, kPrefer, kExclude };
@@ -91,7 +99,7 @@ struct Candidate {
   bool admitted = false;
   std::vector<Refusal> refusals;
   std::vector<Refusal> waived;         // build and device refusals, while planning for another machine
-  std::map<int, double> predicted_us;  // by rows in one call; for admitted and, as far as the model goes, refused ones
+  std::map<int, double> predicted_us;  // by rows in one call; where the backend's model has an answer
   std::map<int, double> measured_us;   // at rehearsal, chosen backend only
   std::vector<std::string> remedies;   // what the backend does to fit, with its cost, e.g. padding
 };

@@ -1,8 +1,7 @@
 #include "moe/record.h"
 
+#include <cstdio>
 #include <sstream>
-
-#include "moe/experts.h"
 
 namespace cadre {
 namespace {
@@ -14,15 +13,29 @@ std::string text(const Parts&... parts) {
   return std::move(out).str();
 }
 
-// "silu, relu2" for a set over an enum's first `count` values.
+void append(std::string& list, std::string_view item) {
+  if (!list.empty()) list += ", ";
+  list += item;
+}
+
+// "silu, relu2" for a set of an enum's values.
 template <class E>
-std::string list(std::uint32_t set, int count) {
+std::string list(std::uint32_t set) {
   std::string out;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < kCountOf<E>; ++i) {
     const E value = static_cast<E>(i);
-    if ((set & bit(value)) != 0) out += (out.empty() ? "" : ", ") + std::string(to_string(value));
+    if ((set & bit(value)) != 0) append(out, to_string(value));
   }
   return out.empty() ? "none" : out;
+}
+
+std::string isa_list(const DeviceCaps& caps) {
+  std::string out;
+  if (caps.avx2) append(out, to_string(CpuIsa::kAvx2));
+  if (caps.avx512) append(out, to_string(CpuIsa::kAvx512));
+  if (caps.avx512_bf16) append(out, to_string(CpuIsa::kAvx512Bf16));
+  if (caps.amx_bf16) append(out, to_string(CpuIsa::kAmxBf16));
+  return out.empty() ? "none of them" : out;
 }
 
 bool has_isa(const DeviceCaps& caps, CpuIsa isa) {
@@ -47,12 +60,19 @@ class Check {
   void want(bool holds, Reason code, std::string got, std::string wanted) {
     if (!holds) refusals_.push_back({code, std::move(got), std::move(wanted)});
   }
+  // The same for texts that are known; they become strings only where one fails.
+  void want(bool holds, Reason code, const char* got, const char* wanted) {
+    if (!holds) refusals_.push_back({code, got, wanted});
+  }
   template <class E>
-  void in_set(std::uint32_t set, E value, int count, Reason code) {
-    if ((set & bit(value)) == 0) want(false, code, std::string(to_string(value)), list<E>(set, count));
+  void in_set(std::uint32_t set, E value, Reason code) {
+    if ((set & bit(value)) == 0) want(false, code, std::string(to_string(value)), list<E>(set));
   }
   void at_most(std::int64_t value, std::int64_t limit, Reason code) {
     if (value > limit) want(false, code, text(value), text("at most ", limit));
+  }
+  void multiple_of(std::int64_t value, std::int64_t of, Reason code) {
+    if (value % of != 0) want(false, code, text(value), text("a multiple of ", of));
   }
   std::vector<Refusal> take() { return std::move(refusals_); }
 
@@ -61,104 +81,144 @@ class Check {
 };
 
 void check_device(Check& c, const MoeRecord& r, const Deployment& d) {
-  c.want(r.built, Reason::kNotInThisBuild, "built without it", "a build that has it");
-  c.in_set(r.devices, d.device.kind, 6, Reason::kDeviceKind);
-  c.in_set(r.activations_on, d.activations_on, 6, Reason::kActivationsElsewhere);
-  if (d.device.kind == DeviceKind::kCpu && !has_isa(d.device, r.cpu_isa)) {
-    c.want(false, Reason::kInstructionSet, d.device.name + " without it", std::string(to_string(r.cpu_isa)));
+  c.want(r.built, Reason::kNotInThisBuild, "one without this backend", "one that includes it");
+  c.in_set(r.devices, d.device.kind, Reason::kDeviceKind);
+  if (d.device.described && (r.devices & bit(d.device.kind)) != 0) {
+    c.want(false, Reason::kDeviceAbsent, d.device.name + ", described only", "one that is here");
   }
-  if (d.device.kind == DeviceKind::kCuda && (r.sm_families & (1u << (d.device.sm / 10 % 32))) == 0) {
+  c.in_set(r.activations_on, d.activations_on, Reason::kActivationsElsewhere);
+  if (d.device.kind == DeviceKind::kCpu && !has_isa(d.device, r.cpu_isa)) {
+    c.want(false, Reason::kInstructionSet, isa_list(d.device), std::string(to_string(r.cpu_isa)));
+  }
+  if (d.device.kind == DeviceKind::kCuda && (r.sm_families & sm_family(d.device.sm)) == 0) {
     std::string families;
     for (int f = 0; f < 32; ++f) {
-      if ((r.sm_families >> f & 1u) != 0) families += (families.empty() ? "" : ", ") + text("sm_", f, "x");
+      if ((r.sm_families >> f & 1u) != 0) append(families, text("sm_", f, "x"));
     }
-    c.want(false, Reason::kComputeCapability, text("sm_", d.device.sm), families);
+    c.want(false, Reason::kComputeCapability, text("sm_", d.device.sm), families.empty() ? "none" : families);
   }
 }
 
-void check_mathematics(Check& c, const MoeRecord& r, const LayerSpec& s, const Deployment& d) {
-  c.in_set(r.weight_types, s.weights.type, 5, Reason::kWeightType);
-  c.in_set(r.weight_schemes, s.weights.scheme, 2, Reason::kWeightScheme);
-  c.in_set(r.activation_types, d.activation_type, 5, Reason::kActivationType);
-  const ActivationSpec& a = s.activation;
+void check_activation(Check& c, const MoeRecord& r, const ActivationSpec& a) {
   const std::uint32_t mine = a.gated ? r.gated_activations : r.plain_activations;
   if (mine == 0) {
     c.want(false, a.gated ? Reason::kGated : Reason::kNotGated, a.gated ? "act(gate) * up" : "act(up) without a gate",
            a.gated ? "act(up) without a gate" : "act(gate) * up");
   } else {
-    c.in_set(mine, a.kind, 5, Reason::kActivation);
+    c.in_set(mine, a.kind, Reason::kActivation);
   }
-  const bool clamped = a.limit != std::numeric_limits<float>::infinity();
-  c.want(!clamped || r.clamp, Reason::kActivationClamp, text("a clamp at ", a.limit), "no clamp");
-  c.want((a.alpha == 1.0f && a.beta == 0.0f) || r.activation_parameters, Reason::kActivationParameters,
-         text("alpha ", a.alpha, ", beta ", a.beta), "alpha 1, beta 0");
-  c.want(!s.expert_bias || r.expert_bias, Reason::kExpertBias, "expert biases", "no biases");
-  c.want(!s.router_bias || r.router_bias, Reason::kRouterBias, "a router bias", "no bias");
-  c.in_set(r.routings, s.routing.kind, 5, Reason::kRouting);
-  c.want(!s.routing.selection_bias || r.selection_bias, Reason::kRouting, "a selection bias", "no selection bias");
-  c.want(s.routing.groups <= 1 || r.groups, Reason::kRouting, text(s.routing.groups, " groups"), "no groups");
-  c.want(!s.routing.per_expert_scale || r.per_expert_scale, Reason::kRouting, "a scale for each expert", "none");
+  if (a.limit != std::numeric_limits<float>::infinity() && !r.clamp) {
+    c.want(false, Reason::kActivationClamp, text("one at ", a.limit), "none");
+  }
+  if ((a.alpha != 1.0f || a.beta != 0.0f) && !r.activation_parameters) {
+    c.want(false, Reason::kActivationParameters, text("alpha ", a.alpha, ", beta ", a.beta), "alpha 1, beta 0");
+  }
+}
+
+void check_routing(Check& c, const MoeRecord& r, const RoutingSpec& s) {
+  c.in_set(r.routings, s.kind, Reason::kRouting);
+  if (!s.renormalize && (r.routings & bit(s.kind)) != 0 && (r.routings_unnormalized & bit(s.kind)) == 0) {
+    c.want(false, Reason::kRouting, std::string(to_string(s.kind)) + " without renormalisation",
+           std::string(to_string(s.kind)) + " with it");
+  }
+  c.in_set(r.router_logits, s.logits, Reason::kRouterLogitsType);
+  c.want(!s.selection_bias || r.selection_bias, Reason::kRouting, "a selection bias", "no selection bias");
+  if (s.groups > 1 && !r.groups) c.want(false, Reason::kRouting, text(s.groups, " groups of experts"), "no groups");
+  c.want(!s.per_expert_scale || r.per_expert_scale, Reason::kRouting, "a scale for each expert",
+         "no scale for each expert");
+}
+
+void check_mathematics(Check& c, const MoeRecord& r, const LayerSpec& s, const Deployment& d) {
+  c.in_set(r.weight_types, s.weights.type, Reason::kWeightType);
+  c.in_set(r.weight_schemes, s.weights.scheme, Reason::kWeightScheme);
+  c.in_set(r.activation_types, d.activation_type, Reason::kActivationType);
+  check_activation(c, r, s.activation);
+  c.want(!s.expert_bias || r.expert_bias, Reason::kExpertBias, "biases", "none");
+  c.want(!s.router_bias || r.router_bias, Reason::kRouterBias, "one", "none");
+  check_routing(c, r, s.routing);
   c.want(!s.router_weight_on_input || r.router_weight_on_input, Reason::kRouterWeightOnInput, "on the expert's input",
          "on the expert's output");
-  c.want(!s.interleaved_gate_up || r.interleaved_gate_up, Reason::kInterleavedGateUp, "interleaved", "gate, then up");
+  c.want(!s.interleaved_gate_up || r.interleaved_gate_up, Reason::kInterleavedGateUp, "interleaved",
+         "all of gate, then all of up");
 }
 
 void check_sizes(Check& c, const MoeRecord& r, const LayerSpec& s, const Deployment& d) {
   c.at_most(experts_per_rank(s, d), r.max_experts, Reason::kTooManyExperts);
   c.at_most(s.top_k, r.max_top_k, Reason::kTopK);
-  const std::int64_t width = s.expert_width();
-  c.at_most(width, r.max_width, Reason::kHiddenSize);
-  c.want(width % r.width_multiple == 0, Reason::kHiddenSize, text(width), text("a multiple of ", r.width_multiple));
-  const std::int64_t intermediate = intermediate_per_rank(s, d);
-  c.want(intermediate % r.intermediate_multiple == 0 || r.pads_intermediate, Reason::kIntermediateSize,
-         text(intermediate), text("a multiple of ", r.intermediate_multiple));
-  c.want(s.latent == 0 || r.latent, Reason::kLatentSize, text(s.latent), "none");
+  c.at_most(s.expert_width(), r.max_width, Reason::kHiddenSize);
+  c.multiple_of(s.expert_width(), r.width_multiple, Reason::kHiddenSize);
+  if (!r.pads_intermediate) {
+    c.multiple_of(intermediate_per_rank(s, d), r.intermediate_multiple, Reason::kIntermediateSize);
+  }
+  if (s.latent != 0 && !r.latent) c.want(false, Reason::kLatentSize, text(s.latent), "none");
 }
 
-void check_adapters(Check& c, const MoeRecord& r, const Deployment& d) {
+// What of `asked` is not in `has`, by name.
+void want_bits(Check& c, std::uint32_t asked, std::uint32_t has, Reason code,
+               std::initializer_list<std::string_view> names) {
+  if ((asked & ~has) == 0) return;
+  std::string got, wanted;
+  std::uint32_t b = 1;
+  for (const std::string_view name : names) {
+    if ((asked & ~has & b) != 0) append(got, name);
+    if ((has & b) != 0) append(wanted, name);
+    b <<= 1;
+  }
+  c.want(false, code, got, wanted.empty() ? "none" : wanted);
+}
+
+void check_adapters(Check& c, const MoeRecord& r, const LayerSpec& s, const Deployment& d) {
   const AdapterDemand& a = d.adapters;
   if (!a.any()) return;  // adapters that leave the experts alone ask nothing of this layer
   if (!r.adapters) {
-    c.want(false, Reason::kAdapters, text(a.max_adapters, " adapters"), "none");
+    c.want(false, Reason::kAdapters, text("up to ", a.max_adapters), "none");
     return;
   }
   c.at_most(a.max_rank, r.max_rank, Reason::kAdapterRank);
   c.at_most(a.max_adapters, r.max_adapters, Reason::kAdapterCount);
-  const auto extra = [&](std::uint32_t asked, std::uint32_t has, Reason code,
-                         std::initializer_list<const char*> names) {
-    std::string got;
-    std::uint32_t b = 1;
-    for (const char* name : names) {
-      if ((asked & ~has & b) != 0) got += (got.empty() ? "" : ", ") + std::string(name);
-      b <<= 1;
-    }
-    std::string wanted;
-    b = 1;
-    for (const char* name : names) {
-      if ((has & b) != 0) wanted += (wanted.empty() ? "" : ", ") + std::string(name);
-      b <<= 1;
-    }
-    c.want(got.empty(), code, got, wanted.empty() ? "none" : wanted);
-  };
-  extra(a.layouts, r.adapter_layouts, Reason::kAdapterLayout, {"per expert", "shared gate/up A", "shared outer"});
-  extra(a.projections, r.adapter_projections, Reason::kAdapterProjection, {"gate", "up", "down"});
-  if (d.expert_parallel > 1 && !r.adapters_with_expert_parallel) {
-    c.want(false, Reason::kAdapters, "adapters with expert parallelism", "one of the two");
+  want_bits(c, a.layouts, r.adapter_layouts, Reason::kAdapterLayout,
+            {"per expert", "shared A of gate and up", "shared outer factors"});
+  want_bits(c, a.projections, r.adapter_projections, Reason::kAdapterProjection, {"gate", "up", "down"});
+  c.want(!a.fully_sharded || r.fully_sharded_adapters, Reason::kAdapterSharding, "A and B split",
+         "one of the two repeated on each rank");
+  c.want(!s.router_weight_on_input || r.adapters_with_input_weight, Reason::kAdapters,
+         "some, with the router weight on the expert's input", "one of the two");
+  if ((r.expert_parallel & bit(d.expert_parallel_kind)) != 0 &&
+      (r.adapter_expert_parallel & bit(d.expert_parallel_kind)) == 0) {
+    c.want(false, Reason::kAdapters, text("some, with expert parallelism by ", to_string(d.expert_parallel_kind)),
+           "expert parallelism by " + list<ExpertParallelKind>(r.adapter_expert_parallel & r.expert_parallel));
   }
+}
+
+void check_promises(Check& c, const MoeRecord& r, const Deployment& d) {
+  c.want(!d.need_repeatable || r.repeatable, Reason::kNotRepeatable, "required", "not required");
+  c.want(!d.need_adapter_isolation || r.adapter_isolation || !d.adapters.any(), Reason::kNotIsolated, "required",
+         "not required");
+  if (d.need_batch_invariance && !r.batch_invariant) {
+    c.want(false, Reason::kNotBatchInvariant, "required (--batch-invariant)", "not required");
+  } else if (d.need_batch_invariance && d.adapters.any() && !r.invariant_with_adapters) {
+    c.want(false, Reason::kNotBatchInvariant, "required (--batch-invariant), with adapters", "not required");
+  }
+  c.want(!d.graph_capture || r.graph_capture, Reason::kGraphCapture, "required", "not required");
 }
 
 void check_deployment(Check& c, const MoeRecord& r, const LayerSpec& s, const Deployment& d) {
   c.at_most(d.tensor_parallel, r.max_tensor_parallel, Reason::kTensorParallel);
-  c.in_set(r.expert_parallel, d.expert_parallel_kind, 3, Reason::kExpertParallel);
-  c.in_set(r.formats, d.format, 2, Reason::kActivationFormat);
-  c.want(!d.need_repeatable || r.repeatable, Reason::kNotRepeatable, "asked for", "not asked for");
-  c.want(!d.need_adapter_isolation || r.adapter_isolation, Reason::kNotIsolated, "asked for", "not asked for");
-  c.want(!d.need_batch_invariance || r.batch_invariant, Reason::kNotBatchInvariant, "asked for (--batch-invariant)",
-         "not asked for");
-  c.want(!d.graph_capture || r.graph_capture, Reason::kGraphCapture, "asked for", "not asked for");
+  c.in_set(r.expert_parallel, d.expert_parallel_kind, Reason::kExpertParallel);
+  c.at_most(d.data_parallel, r.max_data_parallel, Reason::kDataParallel);
+  c.want(!d.sequence_parallel || r.sequence_parallel, Reason::kSequenceParallel, "rows split over the ranks",
+         "all rows on every rank");
+  if ((d.rebalance_experts || d.redundant_experts > 0) && !r.rebalanced_experts) {
+    c.want(false, Reason::kExpertRebalancing,
+           d.redundant_experts > 0 ? text(d.redundant_experts, " copies of experts") : "required", "none");
+  }
+  c.in_set(r.formats, d.format, Reason::kActivationFormat);
+  check_promises(c, r, d);
   if (d.workspace_limit > 0 && r.workspace != nullptr) {
     const std::int64_t bytes = r.workspace(s, d);
-    c.want(bytes <= d.workspace_limit, Reason::kWorkspace, text(bytes, " bytes"), text("at most ", d.workspace_limit));
+    if (bytes > d.workspace_limit) {
+      c.want(false, Reason::kWorkspace, text(bytes, " bytes"), text("at most ", d.workspace_limit, " bytes"));
+    }
   }
 }
 
@@ -169,9 +229,26 @@ std::vector<Refusal> check_record(const MoeRecord& record, const LayerSpec& spec
   check_device(c, record, deployment);
   check_mathematics(c, record, spec, deployment);
   check_sizes(c, record, spec, deployment);
-  check_adapters(c, record, deployment);
+  check_adapters(c, record, spec, deployment);
   check_deployment(c, record, spec, deployment);
   return c.take();
+}
+
+std::int64_t padded_intermediate(const MoeRecord& record, const LayerSpec& spec, const Deployment& deployment) {
+  const std::int64_t size = intermediate_per_rank(spec, deployment);
+  if (!record.pads_intermediate) return size;
+  return (size + record.intermediate_multiple - 1) / record.intermediate_multiple * record.intermediate_multiple;
+}
+
+std::vector<std::string> padding_remedies(const MoeRecord& record, const LayerSpec& spec,
+                                          const Deployment& deployment) {
+  const std::int64_t size = intermediate_per_rank(spec, deployment);
+  const std::int64_t padded = padded_intermediate(record, spec, deployment);
+  if (padded == size) return {};
+  char factor[32];
+  std::snprintf(factor, sizeof factor, "%.2fx", static_cast<double>(padded) / static_cast<double>(size));
+  return {text("pads the intermediate size on each rank from ", size, " to ", padded, ": ", factor,
+               " the weights and operations")};
 }
 
 }  // namespace cadre

@@ -1,6 +1,7 @@
 #include "moe/experts.h"
 
 #include "moe/experts/cpu_reference/backend.h"
+#include "moe/experts/cpu_vector/backend.h"
 
 namespace cadre {
 
@@ -13,7 +14,7 @@ std::vector<std::pair<int, double>> MoeOp::token_mix(const Deployment& deploymen
 }
 
 const std::vector<const MoeBackend*>& built_in_backends() {
-  static const std::vector<const MoeBackend*> kList = {&cpu_reference_backend()};
+  static const std::vector<const MoeBackend*> kList = {&cpu_vector_backend(), &cpu_reference_backend()};
   return kList;
 }
 

@@ -1,0 +1,36 @@
+#include "moe/experts/cpu_vector/pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/dot.h"
+
+namespace cadre::cpu_vector {
+
+PackedType packed_type(DType dtype) { return dtype == DType::kBF16 ? PackedType::kBF16 : PackedType::kF32; }
+
+void pack(const View& m, PackedType type, int block, std::int64_t k_padded, std::byte* out) {
+  const std::int64_t n_total = m.dim(0), k_total = m.dim(1), blocks = round_up(n_total, block) / block;
+  std::memset(out, 0, static_cast<std::size_t>(packed_bytes(type, n_total, block, k_padded)));
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t n0 = b * block, rows = std::min<std::int64_t>(block, n_total - n0);
+    if (type == PackedType::kBF16) {
+      // One row of packed words after another: `block` rows are read side by side, which stay in the first cache.
+      std::uint16_t* to = reinterpret_cast<std::uint16_t*>(out) + n0 * k_padded;
+      const std::uint16_t* from = ptr<std::uint16_t>(m) + n0 * m.step(0);
+      for (std::int64_t k = 0; k < k_total; ++k) {
+        std::uint16_t* line = to + k / 2 * block * 2 + k % 2;
+        for (std::int64_t n = 0; n < rows; ++n) line[n * 2] = from[n * m.step(0) + k * m.step(1)];
+      }
+    } else {
+      float* to = reinterpret_cast<float*>(out) + n0 * k_padded;
+      for (std::int64_t k = 0; k < k_total; ++k) {
+        for (std::int64_t n = 0; n < rows; ++n) {
+          to[k * block + n] = element(m.data, m.dtype, (n0 + n) * m.step(0) + k * m.step(1));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace cadre::cpu_vector

@@ -3,11 +3,13 @@
 //
 //   c_interface_test MODEL_DIR VERSION
 #include <cadre/cadre.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 
-static int failures = 0;
+static atomic_int failures = 0;
 
 #define CHECK(condition)                                                                         \
   do {                                                                                           \
@@ -295,6 +297,31 @@ static void check_logprobs(cadre_engine* engine) {
   CHECK(chances[0].id == events[0]->token && chances[0].logprob <= 0 && chances[1].logprob >= chances[2].logprob);
 }
 
+// Opens an engine of its own and asks it.
+static int ask_alone(void* model_dir) {
+  CHECK(strcmp(cadre_last_error(), "") == 0);  // whatever other threads met
+  const cadre_engine_options options = {.struct_size = sizeof options, .model_dir = model_dir};
+  cadre_engine* engine = NULL;
+  REFUSED(cadre_engine_cancel(NULL, 1), CADRE_INVALID_ARGUMENT, "engine is NULL");
+  CHECK(cadre_engine_open(&options, &engine) == CADRE_OK);
+  if (engine == NULL) return 1;
+  check_requests(engine, model_dir);
+  cadre_engine_close(engine);
+  return 0;
+}
+
+// Two engines at once on two threads, each with its own last error.
+static void check_threads(char* model_dir) {
+  REFUSED(cadre_select_json("{\"wings\": 2}", NULL, NULL, &(char*){NULL}), CADRE_INVALID_ARGUMENT, "wings");
+  thrd_t threads[2];
+  for (int i = 0; i < 2; ++i) CHECK(thrd_create(&threads[i], ask_alone, model_dir) == thrd_success);
+  for (int i = 0; i < 2; ++i) {
+    int status = -1;
+    CHECK(thrd_join(threads[i], &status) == thrd_success && status == 0);
+  }
+  CHECK(strstr(cadre_last_error(), "wings") != NULL);
+}
+
 static void count_progress(double share, void* user) {
   double* last = user;
   CHECK(share >= *last && share <= 1);
@@ -331,6 +358,8 @@ int main(int argc, char** argv) {
   check_text(engine);
   check_requests(engine, argv[1]);
   check_logprobs(engine);
+
+  check_threads(argv[1]);
 
   uint64_t request = 0;  // closed while a request runs
   CHECK(cadre_engine_submit_text(engine, "The", NULL, NULL, &request) == CADRE_OK);

@@ -24,8 +24,9 @@ if [[ -n $SANITIZE ]]; then flags=("-fsanitize=$SANITIZE"); fi
 echo "== install"
 "$CMAKE" --build "$build" --target cadre_shared
 for component in library development; do
-  "$CMAKE" --install "$build" --prefix "$prefix" --component "$component" >>"$work/install.log"
+  "$CMAKE" --install "$build" --prefix "$work/first" --component "$component" >>"$work/install.log"
 done
+mv "$work/first" "$prefix"  # an installed tree can be moved
 libdir=$(dirname "$(find "$prefix" -name libcadre.so)")
 [[ -f $libdir/libcadre.so ]] || fail "no libcadre.so in the prefix: $(cat "$work/install.log")"
 extra=$(find "$prefix" -name '*.a' -o -name '*.o')
@@ -114,7 +115,7 @@ done < <(awk '/^```[a-z]+$/ { inside = 1; next } /^```$/ { inside = 0; printf "%
 ((blocks >= 5)) || fail "docs/embedding.md has only $blocks blocks of code"
 
 echo "== pkg-config and the C interface"
-command=("$CC" -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -g "${flags[@]}" "$root/tests/e2e/c_interface_test.c")
+command=("$CC" -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Werror -pthread -g "${flags[@]}" "$root/tests/e2e/c_interface_test.c")
 if command -v pkg-config >/dev/null 2>&1; then
   export PKG_CONFIG_PATH=$libdir/pkgconfig
   read -ra package <<<"$(pkg-config --cflags --libs cadre)"

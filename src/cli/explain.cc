@@ -101,7 +101,7 @@ std::string why_text(const Candidate& candidate, bool chosen) {
   for (const Refusal& refusal : candidate.refusals) text += (text.empty() ? "" : "; ") + message(refusal);
   for (const Refusal& refusal : candidate.waived) text += (text.empty() ? "" : "; ") + ("waived: " + message(refusal));
   for (const std::string& remedy : candidate.remedies) text += (text.empty() ? "" : "; ") + remedy;
-  return text.empty() ? (chosen ? "chosen" : "admitted") : text;
+  return text.empty() && chosen ? "chosen" : text;
 }
 
 // One line a backend, the chosen first as the gate orders them.
@@ -140,7 +140,8 @@ std::string layer_text(const LayerReport& report) {
       line += padded(us == candidate.predicted_us.end() ? "-" : time_text(us->second), kTimeColumns);
     }
     line = padded(line, why_column);
-    out += line + wrapped(why_text(candidate, chosen), line.size(), why_column) + "\n";
+    line += wrapped(why_text(candidate, chosen), line.size(), why_column);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   for (const std::string& warning : selection.warnings) out += "  ! " + wrapped(warning, 4, 4) + "\n";
   return out;

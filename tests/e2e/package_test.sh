@@ -31,6 +31,8 @@ libdir=$(dirname "$(find "$prefix" -name libcadre.so)")
 [[ -f $libdir/libcadre.so ]] || fail "no libcadre.so in the prefix: $(cat "$work/install.log")"
 extra=$(find "$prefix" -name '*.a' -o -name '*.o')
 [[ -z $extra ]] || fail "installed, and should not be: $extra"
+found=$(grep -rniE 'simdjson|pcre|utf8proc|xxhash|threads' "$libdir/cmake" "$libdir/pkgconfig" || true)
+[[ -z $found ]] || fail "the package asks its users for other packages: $found"
 # The program comes with everything else where it has been built; building it is not for this test.
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 if [[ -x $build/src/cli/cadre ]]; then

@@ -17,6 +17,12 @@
 
 namespace cadre {
 
+// A backend of MoE layers. Whoever writes one includes "moe/experts.h", see docs/adding-a-backend.md; others only hand
+// it on.
+template <class Op>
+class Backend;
+struct MoeOp;
+
 struct AdapterSource {
   std::string name;
   std::string dir;
@@ -31,6 +37,8 @@ struct EngineOptions {
   std::string model_dir;
   std::vector<AdapterSource> adapters;  // loaded at open; what they touch decides what the MoE layers must run
   Policy backend;
+  // An embedder's own, before the built-in ones where both are as fast. They outlive the engine.
+  std::vector<const Backend<MoeOp>*> backends;
   Rehearse rehearse = Rehearse::kQuick;
   int threads = 1;  // compute threads, the caller's included
 
@@ -151,19 +159,68 @@ class CADRE_API Engine {
 CADRE_API Result<Selection> select(const LayerSpec& spec, const Deployment& deployment, const Policy& policy,
                                    Selection* all = nullptr);
 
+// MoE layers of one kind.
+struct LayerGroup {
+  std::vector<int> layers;
+  LayerSpec spec;
+};
+// What a plan needs to know of a model whose checkpoint is not here.
+struct ModelSpec {
+  std::string name;
+  std::vector<LayerGroup> layers;
+};
+
+// A deployment that is planned, on this machine or on another. What is given twice, by the adapters and by the fields
+// of declared demand, adds up.
+struct PlanOptions {
+  // Exactly one of the two. Of a checkpoint only the headers are read, no weights.
+  std::string model_dir;
+  std::optional<ModelSpec> spec;
+  std::optional<DeviceCaps> device;  // absent: this machine, with all its threads
+  Policy backend;
+  std::vector<const Backend<MoeOp>*> backends;  // as in EngineOptions
+  int tensor_parallel = 1;                      // ranks each expert is split over
+  int expert_parallel = 1;                      // ranks the experts are spread over
+  std::vector<AdapterSource> adapters;          // with model_dir only
+  int max_loras = 0;
+  int max_lora_rank = 0;
+  std::uint8_t expert_targets = 0;  // bits of Projection: what declared adapters touch of every layer's experts
+  std::vector<int> tokens;          // rows in one call, each as likely; empty: 8 and max_num_batched_tokens
+  std::int64_t max_num_batched_tokens = 512;
+  bool batch_invariant = false;
+};
+
+struct Plan {
+  std::string name;  // the model's type, or the spec's name
+  DeviceCaps device;
+  Policy policy;
+  std::vector<LayerReport> layers;  // `chosen` is empty where no backend admits the layer
+  Status no_backend;                // why, of the first such layer; ok where every layer has a backend
+};
+// What `open` would choose, and why, without loading.
+CADRE_API Result<Plan> plan(const PlanOptions& options);
+// {"device", "policy", "layers": [{"layers", "spec", "chosen", "candidates", "warnings"}]}, see docs/selection.md.
+CADRE_API std::string to_json(const Plan& plan);
+
 // Specs as JSON text, see docs/selection.md. Unknown fields are refused by name.
 CADRE_API Result<LayerSpec> layer_spec_from_json(std::string_view json);
+// One layer's spec, or {"name": "...", "layers": [{"layers": [0, 1], "spec": {...}}]}.
+CADRE_API Result<ModelSpec> model_spec_from_json(std::string_view json);
 CADRE_API std::string to_json(const LayerSpec& spec);
 CADRE_API std::string to_json(const Selection& selection);
 
 // What this machine is.
 CADRE_API DeviceCaps this_device();
+// This machine by its name, or one of the built-in descriptions: "cpu-avx512", "h100". kNotFound lists the known.
+CADRE_API Result<DeviceCaps> find_device(std::string_view name);
+CADRE_API std::vector<DeviceCaps> described_devices();
 
-// "model.layers..., format, bindings" of an adapter against a model that is opened but not run.
+// Format and bindings of an adapter against a model of which only the headers are read. An adapter that was read and
+// refused is an answer; a folder that is not there is an error.
 struct AdapterCheck {
   bool usable = false;
   std::string text;  // for people
-  std::string json;  // one object
+  std::string json;  // one object; it always has "usable"
 };
 CADRE_API Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source);
 

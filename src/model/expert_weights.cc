@@ -43,14 +43,29 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
   const bool gated = spec.activation.gated;
   // Grows with the tensors found, so a config that promises experts which the files lack costs no memory.
   std::vector<LoadedExperts::Expert> experts;
+  // Backends take one type for all matrices of a layer's experts.
+  std::string first;
+  DType type = DType::kF32;
+  const auto matrix = [&](const std::string& name, Dims shape) -> Result<View> {
+    CADRE_ASSIGN(const View view, loader.host(name, shape));
+    if (first.empty()) {
+      first = name;
+      type = view.dtype;
+    }
+    if (view.dtype != type) {
+      return error(Code::kUnsupported, loader.folder(), ": tensor '", name, "' is ", dtype_name(view.dtype), " and '",
+                   first, "' is ", dtype_name(type), ", want one type for all experts of a layer");
+    }
+    return view;
+  };
   const std::string stacked_up = names.module + "." + names.stacked_up;
   if (loader.has(stacked_up)) {
     const std::int64_t rows = gated ? 2 * inner : inner;
-    CADRE_ASSIGN(const View up, names.transposed ? loader.host(stacked_up, {spec.experts, width, rows})
-                                                 : loader.host(stacked_up, {spec.experts, rows, width}));
+    CADRE_ASSIGN(const View up, names.transposed ? matrix(stacked_up, {spec.experts, width, rows})
+                                                 : matrix(stacked_up, {spec.experts, rows, width}));
     const std::string stacked_down = names.module + "." + names.stacked_down;
-    CADRE_ASSIGN(const View down, names.transposed ? loader.host(stacked_down, {spec.experts, inner, width})
-                                                   : loader.host(stacked_down, {spec.experts, width, inner}));
+    CADRE_ASSIGN(const View down, names.transposed ? matrix(stacked_down, {spec.experts, inner, width})
+                                                   : matrix(stacked_down, {spec.experts, width, inner}));
     for (std::int64_t e = 0; e < spec.experts; ++e) {
       LoadedExperts::Expert& x = experts.emplace_back();
       const View both = names.transposed ? up.at(e).transposed() : up.at(e);
@@ -70,10 +85,10 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
       LoadedExperts::Expert& x = experts.emplace_back();
       const std::string module = names.module + "." + std::to_string(e) + ".";
       if (gated) {
-        CADRE_ASSIGN(x.gate, loader.host(module + names.gate + ".weight", {inner, width}));
+        CADRE_ASSIGN(x.gate, matrix(module + names.gate + ".weight", {inner, width}));
       }
-      CADRE_ASSIGN(x.up, loader.host(module + names.up + ".weight", {inner, width}));
-      CADRE_ASSIGN(x.down, loader.host(module + names.down + ".weight", {width, inner}));
+      CADRE_ASSIGN(x.up, matrix(module + names.up + ".weight", {inner, width}));
+      CADRE_ASSIGN(x.down, matrix(module + names.down + ".weight", {width, inner}));
       if (spec.expert_bias) {
         if (gated) {
           CADRE_ASSIGN(x.gate_bias, loader.host(module + names.gate + ".bias", {inner}));

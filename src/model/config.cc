@@ -57,8 +57,9 @@ Result<ModelConfig> parse_model_config(const Json& json) {
   ModelConfig config;
   config.json = json;
   CADRE_ASSIGN(config.model_type, json.get_string("model_type"));
-  if (const Json* quantised = json.find("quantization_config"); quantised != nullptr && !quantised->is_null()) {
-    CADRE_ASSIGN(const std::string method, quantised->get_string_or("quant_method", "unnamed"));
+  if (json.has("quantization_config")) {
+    CADRE_ASSIGN(const Json quantised, json.get_object("quantization_config"));
+    CADRE_ASSIGN(const std::string method, quantised.get_string_or("quant_method", "unnamed"));
     return error(Code::kUnsupported, json.where("quantization_config"), ": the weights are quantised (quant_method '",
                  method, "'), want BF16, F16 or F32 weights; use an unquantised export of the model");
   }

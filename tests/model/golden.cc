@@ -20,7 +20,9 @@ std::vector<T> tensor(const SafetensorsFile& file, const std::string& name) {
   return out;
 }
 
-std::vector<std::string> folders(const fs::path& dir) {
+}  // namespace
+
+std::vector<std::string> folder_names(const fs::path& dir) {
   std::vector<std::string> names;
   if (!fs::is_directory(dir)) return names;
   for (const auto& entry : fs::directory_iterator(dir)) {
@@ -30,7 +32,9 @@ std::vector<std::string> folders(const fs::path& dir) {
   return names;
 }
 
-}  // namespace
+bool depends_on_length(const std::string& model) {
+  return model == "mixtral_rope_dynamic" || model == "mixtral_rope_longrope";
+}
 
 std::vector<GoldenCase> read_golden(const fs::path& path) {
   std::vector<GoldenCase> cases;
@@ -50,18 +54,22 @@ std::vector<GoldenCase> read_golden(const fs::path& path) {
   return cases;
 }
 
+fs::path extra_dir() { return fs::path(CADRE_SOURCE) / "tests/data/extra"; }
+
 fs::path golden_dir(const std::string& model) { return fs::path(CADRE_GOLDENS) / "models" / model; }
 
 std::vector<std::string> golden_models() {
   std::vector<std::string> names;
-  for (const std::string& name : folders(fs::path(CADRE_GOLDENS) / "models")) {
+  for (const std::string& name : folder_names(fs::path(CADRE_GOLDENS) / "models")) {
     const auto config = read_model_config(golden_dir(name));
     if (config.ok() && find_family(config->model_type).ok()) names.push_back(name);
   }
   return names;
 }
 
-std::vector<std::string> golden_adapters(const std::string& model) { return folders(golden_dir(model) / "adapters"); }
+std::vector<std::string> golden_adapters(const std::string& model) {
+  return folder_names(golden_dir(model) / "adapters");
+}
 
 double relative_error(std::span<const float> got, std::span<const float> want) {
   if (got.size() != want.size()) return INFINITY;
@@ -81,13 +89,13 @@ Result<GoldenModel> open_golden(const GoldenSetup& setup) {
   CADRE_ASSIGN(std::unique_ptr<Model> model, Model::load(options));
   GoldenModel golden;
   AdapterPlan plan;
-  for (const auto& [name, folder] : setup.adapters) {
-    CADRE_ASSIGN(auto adapter, read_adapter(folder, name, model->adapter_targets()));
+  for (const auto& [name, folder, options_of_it] : setup.adapters) {
+    CADRE_ASSIGN(auto adapter, read_adapter(folder, name, model->adapter_targets(), options_of_it));
     golden.adapters.push_back(adapter);
   }
   plan.slots = static_cast<int>(golden.adapters.size());
   plan.known = golden.adapters;
-  CADRE_TRY(model->prepare(make_moe_gate(), Policy{}, Deployment{}, plan));
+  CADRE_TRY(model->prepare(make_moe_gate(), SelectOptions{.policy = setup.policy}, plan));
   const RunnerLimits limits{
       .max_tokens = 256, .max_sequences = 16, .max_logit_rows = 256, .pages = 128, .threads = setup.threads};
   golden.vocab = model->config().vocab;
@@ -137,6 +145,14 @@ Ids GoldenModel::greedy(const Ids& ids, std::int32_t slot, std::size_t count, bo
   }
   runner->pool().release(state);
   return {all.begin() + static_cast<std::ptrdiff_t>(ids.size()), all.end()};
+}
+
+void expect_golden(GoldenModel& model, std::int32_t slot, const std::vector<GoldenCase>& cases, bool whole) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE("prompt " + std::to_string(i));
+    EXPECT_LE(relative_error(model.logits(cases[i].ids, slot, {256}), cases[i].logits), kGoldenBound);
+    EXPECT_EQ(model.greedy(cases[i].ids, slot, cases[i].greedy.size(), whole), cases[i].greedy);
+  }
 }
 
 }  // namespace cadre::test

@@ -47,14 +47,36 @@ struct GoldenModel {
   Ids greedy(const Ids& ids, std::int32_t slot, std::size_t count, bool whole);
 };
 
+struct AdapterFolder {
+  std::string name, folder;
+  AdapterOptions options = {};
+};
+
 struct GoldenSetup {
   std::string model_dir;
-  std::vector<std::pair<std::string, std::string>> adapters;  // name, folder
-  std::shared_ptr<Device> device;                             // null: the CPU
+  std::vector<AdapterFolder> adapters;
+  std::shared_ptr<Device> device;  // null: the CPU
   Ranks ranks;
   Communicator* communicator = nullptr;
   int threads = 2;
+  Policy policy = {.kind = PolicyKind::kRequire, .names = {"cpu_reference"}};
 };
 Result<GoldenModel> open_golden(const GoldenSetup& setup);
+
+// The bound of the goldens on the relative error.
+constexpr double kGoldenBound = 1e-4;
+
+// Expects every prompt's logits within the bound and its greedy tokens. `whole`: as GoldenModel::greedy.
+void expect_golden(GoldenModel& model, std::int32_t slot, const std::vector<GoldenCase>& cases, bool whole = false);
+
+// tests/data/extra (tools/goldens/README.md says what is there).
+std::filesystem::path extra_dir();
+
+// The names of the folders in `dir`, sorted; none where it is no folder.
+std::vector<std::string> folder_names(const std::filesystem::path& dir);
+
+// Rotations that depend on the total length hold for whole prompts only: cached keys keep the rotation they were
+// written with (docs/design.md).
+bool depends_on_length(const std::string& model);
 
 }  // namespace cadre::test

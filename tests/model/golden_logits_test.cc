@@ -10,13 +10,7 @@
 namespace cadre::test {
 namespace {
 
-constexpr double kBound = 1e-4;
-
-// Rotations that depend on the total length hold for whole prompts only: cached keys keep the rotation they were
-// written with (docs/design.md).
-bool depends_on_length(const std::string& model) {
-  return model == "mixtral_rope_dynamic" || model == "mixtral_rope_longrope";
-}
+constexpr double kBound = kGoldenBound;
 
 struct Answers {
   std::string name;  // "base" or the adapter's

@@ -13,6 +13,7 @@ cadre_packages() {
 run   | g++                | 12   | the C++20 compiler
 run   | cmake              | 3.25 | configures the build
 run   | ninja-build        | -    | runs the build
+run   | pkg-config         | 0.29 | finds libraries that have no CMake files
 run   | nlohmann-json3-dev | 3.11 | reads configurations, writes JSON
 run   | libsimdjson-dev    | 3.0  | reads large JSON files: tokenizers, checkpoint headers
 run   | libcli11-dev       | 2.1  | the command line of cadre

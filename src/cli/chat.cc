@@ -208,6 +208,9 @@ class Chat {
 int execute(const ChatCommand& command) {
   Result<std::unique_ptr<Engine>> opened = open_engine(command.engine);
   if (!opened.ok()) return report(opened.status());
+  if (command.verbose) {
+    for (const std::string& line : start_lines((*opened)->selection())) note(line);
+  }
   const InterruptScope scope;
   return Chat(**opened, command).loop();
 }

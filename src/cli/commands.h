@@ -16,6 +16,8 @@ int execute(const AdapterCheckCommand& command);
 int execute(const ExplainCommand& command);
 
 // The table of `explain`, at most 100 columns wide. Also for /explain in a chat.
-std::string explain_text(const std::vector<LayerReport>& layers);
+std::string explain_text(const std::vector<LayerReport>& layers, bool verbose = false);
+// What --verbose says at the start of an engine, a line for each kind of MoE layer: backend, policy, rehearsal.
+std::vector<std::string> start_lines(const std::vector<LayerReport>& layers);
 
 }  // namespace cadre::cli

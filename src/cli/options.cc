@@ -82,16 +82,17 @@ Result<std::vector<AdapterSource>> read_adapters(const Flags& flags) {
   return adapters;
 }
 
+// The flag comes before the environment, and that before the command's default.
+Result<Policy> read_policy(const Flags& flags, const Environment& environment, const char* otherwise) {
+  if (const auto policy = flags.text("--backend")) return parse_policy(*policy, "--backend");
+  if (!environment.backend.empty()) return parse_policy(environment.backend, "CADRE_MOE_BACKEND");
+  return parse_policy(otherwise, "default");
+}
+
 Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
   EngineOptions engine;
   CADRE_ASSIGN(engine.model_dir, flags.required("--model"));
-  if (const auto policy = flags.text("--backend")) {
-    CADRE_ASSIGN(engine.backend, parse_policy(*policy, "--backend"));
-  } else if (!environment.backend.empty()) {
-    CADRE_ASSIGN(engine.backend, parse_policy(environment.backend, "CADRE_MOE_BACKEND"));
-  } else {
-    CADRE_ASSIGN(engine.backend, parse_policy(default_policy, "default"));
-  }
+  CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
   const auto hardware = static_cast<int>(std::min<std::int64_t>(std::thread::hardware_concurrency(), kMaxThreads));
@@ -99,12 +100,32 @@ Result<EngineOptions> read_engine(const Flags& flags, const Environment& environ
   return engine;
 }
 
+void add_start(Flags& flags) {
+  flags.value("--rehearse", "off|quick|full",
+              "run each chosen backend once on the layer's weights and compare it with the reference: on a small call "
+              "(quick, the default), or on all sizes up to the largest batch (full)");
+  flags.toggle("--verbose", "say at the start which backend runs which MoE layers and how its rehearsal went");
+}
+
+Status read_rehearse(const Flags& flags, EngineOptions* engine) {
+  static constexpr std::pair<std::string_view, Rehearse> kWords[] = {
+      {"off", Rehearse::kOff}, {"quick", Rehearse::kQuick}, {"full", Rehearse::kFull}};
+  const auto text = flags.text("--rehearse");
+  if (!text) return {};
+  for (const auto& [word, meant] : kWords) {
+    if (*text != word) continue;
+    engine->rehearse = meant;
+    return {};
+  }
+  return error(Code::kInvalidArgument, "--rehearse is '", *text, "', want off, quick or full");
+}
+
 Status read_limits(const Flags& flags, EngineOptions* engine) {
   std::optional<std::int64_t> length;
   CADRE_TRY(flags.number("--max-model-len", &length, 1));
   engine->max_model_len = length.value_or(0);
   engine->check_weights = flags.given("--check-weights");
-  return {};
+  return read_rehearse(flags, engine);
 }
 
 Result<SamplingRequest> read_sampling(const Flags& flags) {
@@ -145,6 +166,7 @@ void add_run(Flags& flags) {
   add_sampling(flags);
   add_machine(flags, "auto");
   add_limits(flags);
+  add_start(flags);
   flags.group("Output");
   flags.toggle("--json", "one JSON object for each answer, one a line");
 }
@@ -178,6 +200,7 @@ Result<Command> read_run(const Flags& flags, const Environment& environment) {
   }
   CADRE_ASSIGN(run.request.sampling, read_sampling(flags));
   run.json = flags.given("--json");
+  run.verbose = flags.given("--verbose");
   return Command(std::move(run));
 }
 
@@ -191,6 +214,7 @@ void add_chat(Flags& flags) {
   add_sampling(flags);
   add_machine(flags, "auto");
   add_limits(flags);
+  add_start(flags);
 }
 
 Result<Command> read_chat(const Flags& flags, const Environment& environment) {
@@ -204,6 +228,7 @@ Result<Command> read_chat(const Flags& flags, const Environment& environment) {
   CADRE_ASSIGN(const std::vector<std::string> names, parse_use(use, chat.engine.adapters));
   chat.adapter = names.front();
   chat.engine.max_num_seqs = 1;
+  chat.verbose = flags.given("--verbose");
   chat.system = flags.text("--system").value_or("");
   CADRE_ASSIGN(chat.sampling, read_sampling(flags));
   return Command(std::move(chat));
@@ -287,19 +312,85 @@ Result<Command> read_adapter_check(const Flags& flags, const Environment&) {
 }
 
 void add_explain(Flags& flags) {
-  add_model(flags);
+  flags.group("Model (one of the first two)");
+  flags.value("--model", "DIR", "folder of the checkpoint; only headers are read, no weights");
+  flags.value("--spec", "FILE.json", "MoE layers described in JSON, as in examples/specs");
   add_adapters(flags);
+  flags.group("Adapters to be ready for, beyond those given");
+  flags.value("--max-loras", "N", "adapters usable at the same time; default: those given");
+  flags.value("--max-lora-rank", "R", "their largest rank on experts; default: 16, or that of the adapters given");
+  flags.value("--targets", "LIST",
+              "what they touch: gate, up, down of the experts, experts for all three; attention, mamba and dense ask "
+              "nothing of MoE layers; default: what the adapters given touch, or experts where there are none");
   add_machine(flags, "auto");
+  std::string devices;
+  for (const DeviceCaps& device : described_devices()) devices += ", " + device.name;
+  flags.value("--device", "NAME", "plan for this machine (cpu, the default) or a described one: " + devices.substr(2));
+  flags.value("--tp", "N", "ranks that each expert is split over; default: 1");
+  flags.value("--ep", "N", "ranks that the experts are spread over; default: 1");
+  flags.value("--tokens", "LIST", "rows in one call, e.g. 1,16,512, each as likely; default: 8,512");
+  flags.toggle("--batch-invariant", "require that a row's bits do not depend on other rows");
   flags.group("Output");
+  flags.toggle("--verbose", "every reason in full, what was waived, the whole deployment");
   flags.toggle("--json", "one JSON object; times in microseconds");
+}
+
+// Declared adapters: what is not said comes from the adapters given, or is rank 16 on all of the experts.
+Status read_declared(const Flags& flags, PlanOptions* plan) {
+  std::optional<int> count, rank;
+  CADRE_TRY(flags.number("--max-loras", &count, 1, kMaxLayerExperts));
+  CADRE_TRY(flags.number("--max-lora-rank", &rank, 1, kMaxLayerExperts));
+  const auto targets = flags.text("--targets");
+  if (!count && plan->adapters.empty() && (rank || targets)) {
+    return error(Code::kInvalidArgument, rank ? "--max-lora-rank" : "--targets", " goes with --max-loras or --adapter");
+  }
+  plan->max_loras = count.value_or(0);
+  plan->max_lora_rank = rank.value_or(count && plan->adapters.empty() ? 16 : 0);
+  if (targets) {
+    CADRE_ASSIGN(plan->expert_targets, parse_targets("--targets", *targets));
+  } else if (count && plan->adapters.empty()) {
+    plan->expert_targets = kGate | kUp | kDown;
+  }
+  return {};
 }
 
 Result<Command> read_explain(const Flags& flags, const Environment& environment) {
   ExplainCommand explain;
-  CADRE_ASSIGN(explain.engine, read_engine(flags, environment, "auto"));
-  CADRE_ASSIGN(explain.engine.adapters, read_adapters(flags));
-  explain.engine.need_tokenizer = false;
+  PlanOptions& plan = explain.plan;
+  CADRE_ASSIGN(const std::string source, flags.exactly_one({"--model", "--spec"}));
+  if (source == "--model") {
+    CADRE_ASSIGN(plan.model_dir, flags.required(source));
+  } else {
+    CADRE_ASSIGN(explain.spec_file, flags.required(source));
+  }
+  CADRE_ASSIGN(plan.adapters, read_adapters(flags));
+  if (source == "--spec" && !plan.adapters.empty()) {
+    return error(Code::kInvalidArgument,
+                 "--adapter goes with --model, got --spec; declare adapters with --max-loras, --max-lora-rank, "
+                 "--targets");
+  }
+  CADRE_ASSIGN(plan.backend, read_policy(flags, environment, "auto"));
+  CADRE_TRY(read_declared(flags, &plan));
+  DeviceCaps device = this_device();
+  if (const auto name = flags.text("--device")) {
+    Result<DeviceCaps> found = find_device(*name);
+    if (!found.ok()) return Status(Code::kInvalidArgument, "--device: " + found.status().message());
+    device = *std::move(found);
+  }
+  std::optional<int> threads, tp, ep;
+  CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
+  CADRE_TRY(flags.number("--tp", &tp, 1, kMaxRanks));
+  CADRE_TRY(flags.number("--ep", &ep, 1, kMaxRanks));
+  device.cores = threads.value_or(device.cores);
+  plan.device = device;
+  plan.tensor_parallel = tp.value_or(1);
+  plan.expert_parallel = ep.value_or(1);
+  if (const auto tokens = flags.text("--tokens")) {
+    CADRE_ASSIGN(plan.tokens, parse_ids("--tokens", *tokens));
+  }
+  plan.batch_invariant = flags.given("--batch-invariant");
   explain.json = flags.given("--json");
+  explain.verbose = flags.given("--verbose");
   return Command(std::move(explain));
 }
 

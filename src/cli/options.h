@@ -16,7 +16,7 @@ struct RunCommand {
   std::vector<std::string> use;  // adapters to answer under; "" is the base
   Request request;               // without an adapter; its prompt is absent where a file holds it
   std::string prompt_file;       // "-" is standard input
-  bool json = false;
+  bool json = false, verbose = false;
 };
 
 struct ChatCommand {
@@ -24,6 +24,7 @@ struct ChatCommand {
   std::string adapter;  // at the start; "" is the base
   std::string system;
   SamplingRequest sampling;
+  bool verbose = false;
 };
 
 struct LogitsCommand {
@@ -49,8 +50,9 @@ struct AdapterCheckCommand {
 };
 
 struct ExplainCommand {
-  EngineOptions engine;
-  bool json = false;
+  PlanOptions plan;       // with a model's folder, or without:
+  std::string spec_file;  // layers described in JSON
+  bool json = false, verbose = false;
 };
 
 // Something to print on standard output instead: a help text or the version.

@@ -143,6 +143,9 @@ int execute(const RunCommand& command) {
   Result<std::unique_ptr<Engine>> opened = open_engine(command.engine);
   if (!opened.ok()) return report(opened.status());
   Engine& engine = **opened;
+  if (command.verbose) {
+    for (const std::string& line : start_lines(engine.selection())) note(line);
+  }
   const double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   Result<std::vector<Answer>> submitted = submit_all(engine, command, std::move(request));
@@ -169,7 +172,11 @@ int execute(const RunCommand& command) {
   if (cut) note("interrupted");
   char load[32];
   std::snprintf(load, sizeof load, ", loaded in %.2f s", load_s);
-  note(speed_text(engine, answers) + load);
+  double rehearsal_s = 0;
+  for (const LayerReport& layers : engine.selection()) rehearsal_s += layers.rehearsal_seconds;
+  char rehearsal[40] = "";
+  if (rehearsal_s > 0) std::snprintf(rehearsal, sizeof rehearsal, " (rehearsal %.2f s)", rehearsal_s);
+  note(speed_text(engine, answers) + load + rehearsal);
   return cut ? kExitInterrupted : code;
 }
 

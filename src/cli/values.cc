@@ -108,6 +108,26 @@ Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text
   return source;
 }
 
+Result<std::uint8_t> parse_targets(std::string_view flag, std::string_view text) {
+  static constexpr std::pair<std::string_view, unsigned> kWords[] = {
+      {"gate", kGate},  {"up", kUp},  {"down", kDown}, {"experts", kGate | kUp | kDown},
+      {"attention", 0}, {"mamba", 0}, {"dense", 0}};
+  unsigned bits = 0;
+  std::string known;
+  for (const auto& [word, meant] : kWords) known += (known.empty() ? "" : ", ") + std::string(word);
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = trim(text.substr(0, comma));
+    const auto at = std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) { return w.first == word; });
+    if (at == std::end(kWords)) {
+      return error(Code::kInvalidArgument, flag, " has '", word, "', want some of: ", known);
+    }
+    bits |= at->second;
+    if (comma == std::string_view::npos) return static_cast<std::uint8_t>(bits);
+    text.remove_prefix(comma + 1);
+  }
+}
+
 Status parse_logit_bias(std::string_view flag, std::string_view text, std::map<std::int32_t, float>* bias) {
   const std::size_t equals = text.find('=');
   std::int32_t id = 0;

@@ -23,6 +23,9 @@ AdapterSource parse_adapter_dir(std::string_view text);
 // "NAME=DIR[,option=value]...". "base" and "all" are not names: --use means something else by them.
 Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text);
 
+// "gate,up,down", "experts" for all three, and words for what is no expert's: bits of Projection.
+Result<std::uint8_t> parse_targets(std::string_view flag, std::string_view text);
+
 // "ID=BIAS", added to the map.
 Status parse_logit_bias(std::string_view flag, std::string_view text, std::map<std::int32_t, float>* bias);
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "engine/adapter_set.h"
 #include "engine/memory_plan.h"
+#include "engine/plan.h"
 #include "engine/sampling/generation_config.h"
 #include "io/checkpoint.h"
 
@@ -83,7 +84,7 @@ Status Engine::Impl::open(EngineOptions o) {
   select.base.need_batch_invariance = options.batch_invariant;
   select.rehearse = static_cast<RehearseMode>(options.rehearse);
   select.threads = rehearsal_threads.get();
-  adapters = std::make_unique<AdapterSet>(options, make_moe_gate(), select);
+  adapters = std::make_unique<AdapterSet>(options, make_moe_gate(options.backends), select);
   CADRE_TRY(adapters->prepare(*model, options.adapters));
 
   const MemoryPlan before = memory;
@@ -115,14 +116,7 @@ Status Engine::Impl::open(EngineOptions o) {
 
 const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
   reports.clear();
-  for (const LayerSelection& s : runner->model().selections()) {
-    reports.push_back({.layers = s.layers,
-                       .spec = s.spec,
-                       .deployment = s.deployment,
-                       .selection = s.selection,
-                       .rehearsal_seconds = s.rehearsal.seconds,
-                       .rehearsal_error = s.rehearsal.error});
-  }
+  for (const LayerSelection& s : runner->model().selections()) reports.push_back(to_report(s));
   return reports;
 }
 

@@ -1,12 +1,14 @@
 // The gate for those who embed it: select, specs as JSON, this machine, adapter checks.
 #include <cadre/engine.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "base/result.h"
 #include "lora/adapter_reader.h"
 #include "lora/adapter_report.h"
 #include "model/model.h"
+#include "moe/devices.h"
 #include "moe/spec_json.h"
 
 namespace cadre {
@@ -21,6 +23,19 @@ DeviceCaps this_device() {
   caps.avx512_bf16 = __builtin_cpu_supports("avx512bf16") != 0;
 #endif
   return caps;
+}
+
+std::vector<DeviceCaps> described_devices() { return built_in_devices(); }
+
+Result<DeviceCaps> find_device(std::string_view name) {
+  DeviceCaps here = this_device();
+  if (name == here.name) return here;
+  std::string known = here.name + " (this machine)";
+  for (const DeviceCaps& device : built_in_devices()) {
+    if (device.name == name) return device;
+    known += ", " + device.name;
+  }
+  return error(Code::kNotFound, "unknown device '", name, "', want one of: ", known);
 }
 
 Result<Selection> select(const LayerSpec& spec, const Deployment& deployment, const Policy& policy, Selection* all) {
@@ -53,25 +68,34 @@ std::string to_json(const Selection& selection) {
 }
 
 Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source) {
+  CADRE_ASSIGN(const AdapterOptions adapter_options, parse_adapter_options(source.options));
   ModelOptions options;
   options.dir = model_dir;
   options.device = make_cpu_device();
   options.caps = this_device();
   CADRE_ASSIGN(const std::unique_ptr<Model> model, Model::load(std::move(options)));
-  CADRE_ASSIGN(const AdapterOptions adapter_options, parse_adapter_options(source.options));
+  std::error_code failure;
+  if (!std::filesystem::is_directory(source.dir, failure)) {
+    return error(Code::kNotFound, "adapter folder '", source.dir, "' ",
+                 std::filesystem::exists(source.dir, failure) ? "is no folder" : "is not there");
+  }
   AdapterCheck check;
   const auto adapter = read_adapter(source.dir, source.name, model->adapter_targets(), adapter_options);
   if (adapter.ok()) {
     check.usable = true;
     check.text = report_text(**adapter);
-    check.json = report_json(**adapter).dump();
+    std::vector<Json::Member> members = {{"usable", true}};
+    const Json report = report_json(**adapter);
+    members.insert(members.end(), report.members().begin(), report.members().end());
+    check.json = Json::object(std::move(members)).dump();
     return check;
   }
+  // Not the adapter's fault: a file that is not there, no memory, a bug.
+  const Code code = adapter.status().code();
+  if (code == Code::kNotFound || code == Code::kOutOfMemory || code == Code::kInternal) return adapter.status();
   check.text = "not usable: " + adapter.status().message() + "\n";
   check.json =
-      Json::object(
-          {{"usable", false}, {"code", code_info(adapter.status().code()).name}, {"error", adapter.status().message()}})
-          .dump();
+      Json::object({{"usable", false}, {"code", code_info(code).name}, {"error", adapter.status().message()}}).dump();
   return check;
 }
 

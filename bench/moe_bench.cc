@@ -1,10 +1,13 @@
 // Times a layer of experts on each backend. Every line has its own ceilings, measured in the same run: what a plain
 // read of memory and a plain loop of fused multiply-adds reach on the same threads.
 //
-//   moe_bench [--threads N] [--seconds S] [--experts N] [--quick]
+//   moe_bench [--threads N] [--seconds S] [--experts N] [--quick] [--cpu-clock]
 //
+// --cpu-clock times one thread by its processor time, for a machine that is shared.
 // Time is the best call of several (the machine may be shared), on weights that do not fit into the caches. "floor" is
 // the longer of reading each weight that is used once at the read ceiling, and of all operations at the other.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,7 +25,17 @@
 namespace cadre {
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+bool cpu_clock = false;
+
+// Wall clock, or the processor time of all threads.
+double seconds() {
+  if (cpu_clock) {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // Best time of one call: at least three, for about `budget` seconds.
 double best_time(double budget, const std::function<void()>& call) {
@@ -44,10 +57,14 @@ double read_gb_s(ThreadPool& threads) {
   const double time = best_time(0.5, [&] {
     threads.parallel_for(64, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
+        // Two streams with prefetch, as the kernels read: without either, one core reaches half of it.
+        const std::size_t half = data.size() / 128;
         const std::uint64_t* p = data.data() + piece * (data.size() / 64);
         std::uint64_t sum[8] = {};
-        for (std::size_t i = 0; i < data.size() / 64; i += 8) {
-          for (std::size_t j = 0; j < 8; ++j) sum[j] += p[i + j];
+        for (std::size_t i = 0; i < half; i += 8) {
+          __builtin_prefetch(p + i + 512);
+          __builtin_prefetch(p + i + half + 512);
+          for (std::size_t j = 0; j < 8; ++j) sum[j] += p[i + j] ^ p[i + half + j];
         }
         sums[static_cast<std::size_t>(piece)] = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
       }
@@ -57,34 +74,26 @@ double read_gb_s(ThreadPool& threads) {
 }
 
 #if defined(__x86_64__)
-using Wide = float __attribute__((vector_size(64)));
-constexpr int kChains = 16;
-
-// `rounds` of kChains fused multiply-adds of 16 floats, enough chains to hide their latency.
-__attribute__((target("avx512f"))) void fma_wide(std::int64_t rounds, float* out) {
-  Wide a[kChains] = {}, b = Wide{} + 0.999f, c = Wide{} + 0.5f;
-  asm volatile("" : "+v"(b), "+v"(c));
-  for (std::int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 16
-    for (int j = 0; j < kChains; ++j) asm("vfmadd213ps %2, %1, %0" : "+v"(a[j]) : "v"(b), "v"(c));
+// `rounds` of kChains fused multiply-adds, enough independent chains to hide their latency, named one by one so that
+// every compiler keeps them in registers.
+constexpr int kChains = 12;
+#define CADRE_EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define CADRE_DECLARE(i) Vec a##i = {};
+#define CADRE_STEP(i) asm volatile("vfmadd213ps %2, %1, %0" : "+v"(a##i) : "v"(b), "v"(c));
+#define CADRE_SUM(i) sum += a##i;
+#define CADRE_LOOP(name, isa, bytes)                                        \
+  __attribute__((target(isa))) void name(std::int64_t rounds, float* out) { \
+    using Vec = float __attribute__((vector_size(bytes)));                  \
+    Vec b = Vec{} + 0.999f, c = Vec{} + 0.5f, sum{};                        \
+    CADRE_EACH(CADRE_DECLARE)                                               \
+    for (std::int64_t i = 0; i < rounds; ++i) {                             \
+      CADRE_EACH(CADRE_STEP)                                                \
+    }                                                                       \
+    CADRE_EACH(CADRE_SUM)                                                   \
+    std::memcpy(out, &sum, sizeof *out);                                    \
   }
-  Wide sum{};
-  for (const Wide& v : a) sum += v;
-  std::memcpy(out, &sum, 4);
-}
-
-using Narrow = float __attribute__((vector_size(32)));
-__attribute__((target("avx2,fma"))) void fma_narrow(std::int64_t rounds, float* out) {
-  Narrow a[12] = {}, b = Narrow{} + 0.999f, c = Narrow{} + 0.5f;
-  asm volatile("" : "+x"(b), "+x"(c));
-  for (std::int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (int j = 0; j < 12; ++j) asm("vfmadd213ps %2, %1, %0" : "+x"(a[j]) : "x"(b), "x"(c));
-  }
-  Narrow sum{};
-  for (const Narrow& v : a) sum += v;
-  std::memcpy(out, &sum, 4);
-}
+CADRE_LOOP(fma_wide, "avx512f", 64)
+CADRE_LOOP(fma_narrow, "avx2,fma", 32)
 #endif
 
 // Rate of the plain loop on all threads, or 0 where there is none for this processor.
@@ -97,7 +106,7 @@ double fma_gflop_s(ThreadPool& threads) {
     per_round = 2.0 * kChains * 16;
   } else if (__builtin_cpu_supports("fma")) {
     loop = &fma_narrow;
-    per_round = 2.0 * 12 * 8;
+    per_round = 2.0 * kChains * 8;
   }
 #endif
   if (loop == nullptr) return 0;
@@ -285,7 +294,11 @@ void bench_layer(const char* name, const LayerSpec& spec, const Options& options
         line.experts->run(exec, args);
         Arena arena(device->allocate(measure.peak()).value());
         exec.arena = &arena;
-        const double time = best_time(slow && tokens > 8 ? 0 : options.budget, [&] { line.experts->run(exec, args); });
+        const double time = best_time(slow && tokens > 8 ? 0 : options.budget, [&] {
+          // Other experts in every call, as successive tokens take them, so that few of them are still in a cache.
+          for (std::int32_t& id : ids) id = (id + static_cast<std::int32_t>(k)) % spec.experts;
+          line.experts->run(exec, args);
+        });
         times.push_back(time);
         std::printf("%6lld %8d %-14s %10.3f %8.1f %6.0f%% %9.1f %6.0f%% %10.3f %8.2fx\n",
                     static_cast<long long>(tokens), used, line.name.c_str(), 1e3 * time, bytes / time / 1e9,
@@ -306,6 +319,9 @@ int main(int argc, char** argv) {
     const std::string arg = argv[i];
     if (arg == "--quick") {
       options.quick = true;
+    } else if (arg == "--cpu-clock") {
+      cadre::cpu_clock = true;
+      options.threads = 1;
     } else if (arg == "--threads" && i + 1 < argc) {
       options.threads = std::max(1, std::atoi(argv[++i]));
     } else if (arg == "--seconds" && i + 1 < argc) {
@@ -313,14 +329,16 @@ int main(int argc, char** argv) {
     } else if (arg == "--experts" && i + 1 < argc) {
       options.experts = std::max(8, std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: moe_bench [--threads N] [--seconds S for a line] [--experts N] [--quick]\n");
+      std::fprintf(stderr,
+                   "usage: moe_bench [--threads N] [--seconds S for a line] [--experts N] [--quick] [--cpu-clock]\n");
       return 2;
     }
   }
   cadre::ThreadPool threads(options.threads);
   const cadre::Ceilings ceilings{cadre::read_gb_s(threads), std::max(cadre::fma_gflop_s(threads), 1e-3)};
-  std::printf("%d threads, plain read %.1f GB/s, plain fused multiply-add %.1f GFLOP/s\n", options.threads,
-              ceilings.gb_s, ceilings.gflop_s);
+  std::printf("%d threads%s, plain read %.1f GB/s, plain fused multiply-add %.1f GFLOP/s\n", options.threads,
+              cadre::cpu_clock ? " (processor time)" : "", ceilings.gb_s, ceilings.gflop_s);
+  std::fflush(stdout);
   std::printf("ratio: time of the first backend over this line's (below 1: slower)\n");
   cadre::LayerSpec qwen;
   qwen.experts = options.experts;

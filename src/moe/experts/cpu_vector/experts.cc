@@ -38,6 +38,7 @@ class CpuVectorExperts final : public Experts {
     const auto [begin, end] = shard_.intermediate(layer_.spec.intermediate);
     const std::int64_t parts = layer_.gated() ? 3 : 2;
     CADRE_ASSIGN(weights_, device_->allocate(static_cast<std::size_t>(layer_.local * parts * layer_.matrix_bytes())));
+    prefer_huge_pages(weights_.data(), weights_.bytes());
     layer_.weights = static_cast<const std::byte*>(weights_.data());
     std::vector<std::byte> host(static_cast<std::size_t>(layer_.matrix_bytes()));
     for (std::int64_t e = 0; e < layer_.local; ++e) {

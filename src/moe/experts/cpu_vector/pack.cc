@@ -1,5 +1,7 @@
 #include "moe/experts/cpu_vector/pack.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -31,6 +33,19 @@ void pack(const View& m, PackedType type, int block, std::int64_t k_padded, std:
       }
     }
   }
+}
+
+void prefer_huge_pages(void* memory, std::size_t bytes) {
+#if defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t kHuge = std::uintptr_t{2} << 20;  // of x86-64; with larger ones the system rounds for itself
+  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(memory) + kHuge - 1) / kHuge * kHuge;
+  const std::uintptr_t end = (reinterpret_cast<std::uintptr_t>(memory) + bytes) / kHuge * kHuge;
+  // Only whole pages inside the block, so nothing more is taken. A hint: failing is fine.
+  if (memory != nullptr && begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)memory;
+  (void)bytes;
+#endif
 }
 
 }  // namespace cadre::cpu_vector

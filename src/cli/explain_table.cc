@@ -164,15 +164,27 @@ bool rehearsed(const LayerReport& report) {
   return !report.selection.candidates.empty() && !report.selection.candidates.front().measured_us.empty();
 }
 
-std::string head_text(const LayerReport& report) {
-  return (report.layers.size() == 1 ? "layer " : "layers ") + ranges_text(report.layers);
+// "layers 1,3,6,...,51 (23 of them)" where the list is long.
+std::string head_text(const LayerReport& report, bool verbose = false) {
+  constexpr std::size_t kLongList = 40;
+  std::string list = ranges_text(report.layers);
+  if (list.size() > kLongList && !verbose) {
+    const std::size_t end = list.rfind(',', kLongList / 2);
+    list = list.substr(0, end) + ",...," + std::to_string(report.layers.back()) + " (" +
+           std::to_string(report.layers.size()) + " of them)";
+  }
+  if (verbose) {
+    // A place to break the line, which `wrapped` takes.
+    for (std::size_t at = list.find(','); at != std::string::npos; at = list.find(',', at + 2))
+      list.insert(at + 1, " ");
+  }
+  return (report.layers.size() == 1 ? "layer " : "layers ") + list;
 }
 
 // One line a backend, the chosen first as the gate orders them.
 std::string layer_text(const LayerReport& report, bool verbose) {
   const Selection& selection = report.selection;
-  std::string out = head_text(report) + ": ";
-  out += wrapped(describe(report.spec), out.size(), 2) + "\n";
+  std::string out = wrapped(head_text(report, verbose) + ": " + describe(report.spec), 0, 2) + "\n";
   out += "  adapters: " + demand_text(report.deployment.adapters) + "\n";
   if (verbose) out += "  deployment: " + wrapped(describe(report.deployment), 14, 4) + "\n";
 

@@ -109,6 +109,12 @@ Status check_fits(const AdapterBuilder& builder, const Wrapper& w) {
   if (w.fits_peft || w.fits_swapped) return {};
   const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(w.experts)];
   const std::string name = parameter_name(target.module, target, w.down);
+  if (w.pair.a->view.rank > 2 || w.pair.b->view.rank > 2) {
+    return error(Code::kUnsupported, quoted(*w.pair.a), " is ", describe(*w.pair.a->info), " and its lora_B ",
+                 describe(*w.pair.b->info), ", with a dimension of its own for the experts; for '", name,
+                 "' want two dimensions, lora_A [experts * r, ", w.in, "] and lora_B [", w.out,
+                 ", r * experts], as PEFT saves them");
+  }
   std::string swapped;
   if (!target.transposed) {
     swapped = ", or " + std::to_string(w.out) + " columns and " + std::to_string(w.in) + " rows (PEFT 0.18 and older)";

@@ -183,8 +183,7 @@ void check_adapters(Check& c, const MoeRecord& r, const LayerSpec& s, const Depl
          "one of the two repeated on each rank");
   c.want(!s.router_weight_on_input || r.adapters_with_input_weight, Reason::kAdapters,
          "some, with the router weight on the expert's input", "one of the two");
-  if ((r.expert_parallel & bit(d.expert_parallel_kind)) != 0 &&
-      (r.adapter_expert_parallel & bit(d.expert_parallel_kind)) == 0) {
+  if ((r.adapter_expert_parallel & bit(d.expert_parallel_kind)) == 0) {
     c.want(false, Reason::kAdapters, text("some, with expert parallelism by ", to_string(d.expert_parallel_kind)),
            "expert parallelism by " + list<ExpertParallelKind>(r.adapter_expert_parallel & r.expert_parallel));
   }

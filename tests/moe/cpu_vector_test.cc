@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "moe/experts/cpu_vector/backend.h"
+#include "moe/experts/cpu_vector/experts.h"
 #include "moe/experts/cpu_vector/kernels.h"
 #include "moe/experts/cpu_vector/record.h"
 #include "moe/moe_random.h"
@@ -104,6 +105,44 @@ TEST(CpuVectorKernels, ActivationsInDoublePrecision) {
       const Floats infinite(32, std::numeric_limits<float>::infinity());
       kernels->activate(kind, nullptr, infinite.data(), out.data(), 32);
       for (const float y : out) ASSERT_TRUE(std::isinf(y) && y > 0) << kernels->name;
+    }
+  }
+}
+
+// Whole layers with the kernels of every instruction set that runs here, not the widest alone: other tiles, the same
+// promises.
+TEST(CpuVectorKernels, WholeLayersOnEveryInstructionSet) {
+  for (const VectorKernels* kernels : available()) {
+    for (const bool gated : {true, false}) {
+      RandomCase c;
+      c.spec.experts = 3;
+      c.spec.top_k = 2;
+      c.spec.hidden = 288;
+      c.spec.intermediate = 70;
+      c.spec.activation.gated = gated;
+      if (!gated) c.spec.activation.kind = Activation::kRelu2;
+      c.deployment = here();
+      c.deployment.adapters = {2, 19, kGate | kUp | kDown, kPerExpert | kSharedGateUpA};
+      AdapterShape wide, shared;
+      wide.max_rank = 19;
+      shared.layout = kSharedGateUpA;
+      c.adapters = {wide, shared};
+      c.tokens = 37;
+      const CaseData data(c, 3);
+      SCOPED_TRACE(std::string(kernels->name) + (gated ? ", gated" : ""));
+      const auto experts = PreparedExperts::make("require cpu_vector", c.spec, c.deployment, data.weights, {"cpu", 2},
+                                                 0, 0, [&](const MoeAdmission& admission, const ExpertInputs& inputs) {
+                                                   return prepare_cpu_vector(admission, inputs, kernels);
+                                                 });
+      ASSERT_TRUE(experts.ok()) << experts.status().message();
+      for (const auto& [slot, adapter] : data.adapters) ASSERT_TRUE((*experts)->attach(slot, *adapter).ok());
+      const Floats all = (*experts)->run(data.batch);
+      ASSERT_NO_FATAL_FAILURE(expect_close(all, moe_exact(c.spec, data.weights, data.adapters, data.batch), 3e-6));
+      for (std::int64_t t = 0; t < c.tokens; ++t) {
+        const auto row = all.begin() + t * data.batch.width;
+        ASSERT_NO_FATAL_FAILURE(expect_same_bits((*experts)->run(take_rows(data.batch, {t})),
+                                                 Floats(row, row + data.batch.width), "alone"));
+      }
     }
   }
 }

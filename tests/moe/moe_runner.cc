@@ -178,7 +178,7 @@ Deployment here() {
 Result<std::unique_ptr<PreparedExperts>> PreparedExperts::make(const std::string& policy, const LayerSpec& spec,
                                                                const Deployment& deployment,
                                                                const RandomWeights& weights, const Machine& machine,
-                                                               int tensor_rank, int expert_rank) {
+                                                               int tensor_rank, int expert_rank, const Maker& maker) {
   std::unique_ptr<PreparedExperts> out(new PreparedExperts);
   CADRE_ASSIGN(const Policy parsed, parse_policy(policy, "api"));
   CADRE_ASSIGN(auto choice, make_moe_gate().select(spec, deployment, parsed));
@@ -195,7 +195,7 @@ Result<std::unique_ptr<PreparedExperts>> PreparedExperts::make(const std::string
   inputs.device = out->device_.get();
   inputs.stream = out->stream_.get();
   inputs.shard = {tensor_rank, deployment.tensor_parallel, expert_rank, deployment.expert_parallel};
-  CADRE_ASSIGN(out->experts_, choice.admission.prepare(inputs));
+  CADRE_ASSIGN(out->experts_, maker ? maker(choice.admission, inputs) : choice.admission.prepare(inputs));
   return out;
 }
 
@@ -242,7 +242,11 @@ void PreparedExperts::call(const MoeBatch& batch, bool any_adapter, std::size_t*
   experts_->run(exec, args);
   if (bytes != nullptr) *bytes = measure.peak();
   if (out == nullptr) return;
-  Arena arena(device_->allocate(measure.peak()).value());
+  const Buffer memory = device_->allocate(measure.peak()).value();
+  // What an earlier layer left there: NaN in every number, ids of no expert.
+  const std::vector<std::uint32_t> rubbish_words(measure.peak() / 4, 0xffffffffu);
+  device_->upload(*stream_, memory.data(), rubbish_words.data(), rubbish_words.size() * 4);
+  Arena arena(memory);
   exec.arena = &arena;
   experts_->run(exec, args);
   for (std::int64_t r = 0; r < batch.tokens; ++r) {

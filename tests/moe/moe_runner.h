@@ -84,12 +84,15 @@ using Adapters = std::map<int, const RandomAdapter*>;  // by slot
 // Experts of one backend, ready to run.
 class PreparedExperts {
  public:
+  // Takes the place of the admission's own prepare.
+  using Maker = std::function<Result<std::unique_ptr<Experts>>(const MoeAdmission&, const ExpertInputs&)>;
+
   // `policy` as on the command line: "require cpu_vector", "auto". The shard follows from the deployment's parallelism
   // and the ranks given.
   static Result<std::unique_ptr<PreparedExperts>> make(const std::string& policy, const LayerSpec& spec,
                                                        const Deployment& deployment, const RandomWeights& weights,
                                                        const Machine& machine = {}, int tensor_rank = 0,
-                                                       int expert_rank = 0);
+                                                       int expert_rank = 0, const Maker& maker = {});
 
   const Selection& selection() const { return selection_; }
   Experts& experts() { return *experts_; }

@@ -27,12 +27,14 @@ Layer make_layer(const LayerSpec& spec, const Deployment& deployment, const Expe
 
 class CpuVectorExperts final : public Experts {
  public:
-  CpuVectorExperts(const MoeAdmission& admission, const ExpertInputs& inputs)
+  CpuVectorExperts(const MoeAdmission& admission, const ExpertInputs& inputs, const VectorKernels* kernels)
       : admission_(admission),
         device_(inputs.device),
         stream_(inputs.stream),
         shard_(inputs.shard),
-        layer_(make_layer(admission.spec(), admission.deployment(), inputs.shard)) {}
+        layer_(make_layer(admission.spec(), admission.deployment(), inputs.shard)) {
+    if (kernels != nullptr) layer_.kernels = kernels;
+  }
 
   Status load(const ExpertWeights& weights) {
     const auto [begin, end] = shard_.intermediate(layer_.spec.intermediate);
@@ -113,8 +115,9 @@ class CpuVectorExperts final : public Experts {
 
 }  // namespace
 
-Result<std::unique_ptr<Experts>> prepare_cpu_vector(const MoeAdmission& admission, const ExpertInputs& inputs) {
-  auto experts = std::make_unique<CpuVectorExperts>(admission, inputs);
+Result<std::unique_ptr<Experts>> prepare_cpu_vector(const MoeAdmission& admission, const ExpertInputs& inputs,
+                                                    const VectorKernels* kernels) {
+  auto experts = std::make_unique<CpuVectorExperts>(admission, inputs, kernels);
   CADRE_TRY(experts->load(*inputs.weights));
   return std::unique_ptr<Experts>(std::move(experts));
 }

@@ -50,8 +50,8 @@ typedef enum cadre_code {
   CADRE_INTERNAL = 10,         // a bug in cadre; close the engine
 } cadre_code;
 
-// "ok", "invalid_argument", ...; "unknown" for any other number. Never freed.
-CADRE_API const char* cadre_code_name(cadre_code code);
+// "ok", "invalid_argument", ... of a cadre_code; "unknown" for any other number. Never freed.
+CADRE_API const char* cadre_code_name(int code);
 
 // What the last failed call on this thread says, e.g. "no adapter is named 'x'; loaded: elements"; "" before the first.
 // Lent until the next failed call on this thread.
@@ -68,10 +68,18 @@ CADRE_API void cadre_ids_free(int32_t* ids);
 
 typedef struct cadre_engine cadre_engine;
 
+// How much of every chosen backend is compared with the reference while a model is opened.
+enum {
+  CADRE_REHEARSE_QUICK = 0,  // one small call
+  CADRE_REHEARSE_FULL = 1,   // all of the token mix and the largest batch
+  CADRE_REHEARSE_OFF = 2,
+};
+
 typedef struct cadre_engine_options {
   size_t struct_size;
   const char* model_dir;  // folder of a Hugging Face checkpoint; must be given
   const char* backend;    // "auto" (also NULL), "require NAME", "prefer NAME" or "exclude NAME[,NAME]"
+  int32_t rehearse;       // CADRE_REHEARSE_QUICK, ...
   int32_t threads;        // compute threads, the caller's included; 0: 1, none is started
 
   // Adapters to come, see cadre_engine_load_adapter. What is declared here needs no new selection of backends later.
@@ -241,8 +249,9 @@ typedef struct cadre_deployment {
 CADRE_API cadre_code cadre_select_json(const char* spec_json, const cadre_deployment* deployment, const char* policy,
                                        char** json);
 
-// Where an adapter binds in a model, as a JSON object; `usable` in it is the verdict. An adapter that cannot be used is
-// still CADRE_OK; a model that cannot be read is not.
+// Where an adapter binds in a model, of which only the headers are read, as a JSON object; `usable` in it is the
+// verdict. An adapter that was read and refused is still CADRE_OK; a folder that is not there and a model that cannot
+// be read are not.
 CADRE_API cadre_code cadre_check_adapter_json(const char* model_dir, const char* adapter_dir, const char* options,
                                               char** json);
 

@@ -69,10 +69,9 @@ using cadre::api::last_error;
 
 extern "C" {
 
-const char* cadre_code_name(cadre_code code) {
-  const int number = static_cast<int>(code);
-  if (number < CADRE_OK || number > CADRE_INTERNAL) return "unknown";
-  return cadre::code_info(static_cast<cadre::Code>(number)).name;
+const char* cadre_code_name(int code) {
+  if (code < CADRE_OK || code > CADRE_INTERNAL) return "unknown";
+  return cadre::code_info(static_cast<cadre::Code>(code)).name;
 }
 
 const char* cadre_last_error(void) { return last_error.fixed != nullptr ? last_error.fixed : last_error.text.c_str(); }

@@ -29,6 +29,11 @@ Result<EngineOptions> read_options(const cadre_engine_options* given, const std:
   if (o.backend != nullptr) {
     CADRE_ASSIGN(out.backend, parse_policy(o.backend, "api"));
   }
+  constexpr Rehearse kRehearse[] = {Rehearse::kQuick, Rehearse::kFull, Rehearse::kOff};
+  if (o.rehearse < CADRE_REHEARSE_QUICK || o.rehearse > CADRE_REHEARSE_OFF) {
+    return error(Code::kInvalidArgument, "engine_options.rehearse is ", o.rehearse, ", want 0 to ", CADRE_REHEARSE_OFF);
+  }
+  out.rehearse = kRehearse[o.rehearse];
   const auto take = [](auto value, auto& field) {
     if (value != 0) field = value;
   };

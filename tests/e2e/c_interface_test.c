@@ -126,6 +126,8 @@ static void check_refusals(cadre_engine* engine, const char* model_dir) {
   REFUSED(cadre_engine_open(&unknown, &opened), CADRE_INVALID_ARGUMENT, "'x'");
   const cadre_engine_options threads = {.struct_size = sizeof threads, .model_dir = model_dir, .threads = -1};
   REFUSED(cadre_engine_open(&threads, &opened), CADRE_INVALID_ARGUMENT, "-1");
+  const cadre_engine_options rehearse = {.struct_size = sizeof rehearse, .model_dir = model_dir, .rehearse = 3};
+  REFUSED(cadre_engine_open(&rehearse, &opened), CADRE_INVALID_ARGUMENT, "rehearse is 3");
   CHECK(opened == NULL);
 
   const char* const stop[] = {"end", NULL};
@@ -149,8 +151,18 @@ static void check_refusals(cadre_engine* engine, const char* model_dir) {
   CHECK(json == NULL);
   REFUSED(cadre_check_adapter_json("/nonexistent", "/nonexistent", NULL, &json), CADRE_NOT_FOUND, "/nonexistent");
   CHECK(json == NULL);
-  CHECK(cadre_check_adapter_json(model_dir, "/nonexistent", NULL, &json) == CADRE_OK);
-  CHECK(json != NULL && strstr(json, "false") != NULL);
+  REFUSED(cadre_check_adapter_json(model_dir, "/nonexistent", NULL, &json), CADRE_NOT_FOUND, "/nonexistent");
+  CHECK(json == NULL);
+
+  char dir[4096];
+  snprintf(dir, sizeof dir, "%s/adapters/elements", model_dir);
+  CHECK(cadre_check_adapter_json(model_dir, dir, NULL, &json) == CADRE_OK);
+  CHECK(json != NULL && strstr(json, "\"usable\": true") != NULL);
+  cadre_string_free(json);
+  json = NULL;
+  snprintf(dir, sizeof dir, "%s/../nemotron_h/adapters/elements", model_dir);  // made for another model
+  CHECK(cadre_check_adapter_json(model_dir, dir, NULL, &json) == CADRE_OK);
+  CHECK(json != NULL && strstr(json, "\"usable\": false") != NULL && strstr(json, "error") != NULL);
   cadre_string_free(json);
 }
 
@@ -336,7 +348,7 @@ int main(int argc, char** argv) {
   CHECK(strcmp(cadre_last_error(), "") == 0);
   CHECK(strcmp(cadre_version(), argv[2]) == 0);
   CHECK(strcmp(cadre_code_name(CADRE_OK), "ok") == 0 && strcmp(cadre_code_name(CADRE_INTERNAL), "internal") == 0);
-  CHECK(strcmp(cadre_code_name((cadre_code)99), "unknown") == 0);
+  CHECK(strcmp(cadre_code_name(99), "unknown") == 0 && strcmp(cadre_code_name(-1), "unknown") == 0);
 
   double progress = 0;
   const cadre_engine_options options = {.struct_size = sizeof options,

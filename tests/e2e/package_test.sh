@@ -19,7 +19,11 @@ equal() {  # what got want
 }
 
 flags=()
-if [[ -n $SANITIZE ]]; then flags=("-fsanitize=$SANITIZE"); fi
+if [[ -n $SANITIZE ]]; then
+  flags=("-fsanitize=$SANITIZE")
+  # libcadre needs the part of the sanitizer's runtime that clang links to C++ programs only.
+  if "$CC" --version | grep -q clang; then flags+=(-fsanitize-link-c++-runtime); fi
+fi
 
 echo "== install"
 "$CMAKE" --build "$build" --target cadre_shared

@@ -28,7 +28,7 @@ const ReasonInfo& reason_info(Reason reason) {
       {"router_logits_type", "the router logits' type"},
       {"router_weight_on_input", "the place of the router weight"},
       {"interleaved_gate_up", "the order of gate and up rows"},
-      {"too_many_experts", "the number of experts"},
+      {"too_many_experts", "the number of experts on each rank"},
       {"top_k", "experts for each token"},
       {"hidden_size", "the width experts read and write"},
       {"intermediate_size", "the intermediate size on each rank"},

@@ -184,8 +184,9 @@ void check_adapters(Check& c, const MoeRecord& r, const LayerSpec& s, const Depl
   c.want(!s.router_weight_on_input || r.adapters_with_input_weight, Reason::kAdapters,
          "some, with the router weight on the expert's input", "one of the two");
   if ((r.adapter_expert_parallel & bit(d.expert_parallel_kind)) == 0) {
+    const std::uint32_t both = r.adapter_expert_parallel & r.expert_parallel & ~bit(ExpertParallelKind::kNone);
     c.want(false, Reason::kAdapters, text("some, with expert parallelism by ", to_string(d.expert_parallel_kind)),
-           "expert parallelism by " + list<ExpertParallelKind>(r.adapter_expert_parallel & r.expert_parallel));
+           both == 0 ? "no expert parallelism" : "expert parallelism by " + list<ExpertParallelKind>(both));
   }
 }
 

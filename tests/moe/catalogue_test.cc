@@ -460,7 +460,7 @@ std::vector<Row> holes() {
        "auto",
        "",
        {{"triton", {Reason::kTooManyExperts}}},
-       "the number of experts: got 993, want at most 992"},
+       "the number of experts on each rank: got 993, want at most 992"},
       {"1024 experts without LoRA",
        experts(1024),
        on("h100"),

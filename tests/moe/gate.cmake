@@ -6,3 +6,4 @@ cadre_test(moe_gate SOURCES catalogue_test.cc spec_test.cc DEPS moe_catalogue mo
 cadre_test(moe_grid SOURCES grid_test.cc mutation_test.cc DEPS moe_catalogue moe gate base)
 cadre_test(moe_grid_run SOURCES grid_run_test.cc DEPS moe_catalogue moe_runner moe gate lora tensor base)
 cadre_test(moe_families SOURCES families_test.cc DEPS moe_catalogue model moe gate io base)
+cadre_fuzzer(moe_spec SOURCES spec_fuzz.cc DEPS moe gate io base)

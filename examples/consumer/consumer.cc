@@ -24,7 +24,7 @@ cadre::Status ask(const std::string& model_dir, const std::string& adapter_dir) 
   cadre::Engine& engine = **opened;
 
   cadre::Request request;
-  request.chat.emplace({cadre::ChatMessage{.role = "user", .content = "Element: gold"}});
+  request.chat.push_back({.role = "user", .content = "Element: gold"});
   request.adapter = "elements";
   request.sampling.temperature = 0;  // greedy
   request.sampling.max_tokens = 32;

@@ -65,10 +65,10 @@ struct ChatMessage {
 // One question. Exactly one of prompt_ids, prompt and chat is given.
 struct Request {
   std::optional<std::vector<std::int32_t>> prompt_ids;
-  std::optional<std::string> prompt;             // plain text; special tokens are added as the tokenizer says
-  std::optional<std::vector<ChatMessage>> chat;  // rendered with the chat template
-  std::string adapter;                           // empty: the base model
-  SamplingRequest sampling;                      // what is absent comes from generation_config.json
+  std::optional<std::string> prompt;  // plain text; special tokens are added as the tokenizer says
+  std::vector<ChatMessage> chat;      // rendered with the chat template
+  std::string adapter;                // empty: the base model
+  SamplingRequest sampling;           // what is absent comes from generation_config.json
 };
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
@@ -149,7 +149,7 @@ class CADRE_API Engine {
   std::vector<std::string> notes() const;  // what the user should know: a lowered limit, adapter notes, warnings
 
  private:
-  struct Impl;
+  struct __attribute__((visibility("hidden"))) Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

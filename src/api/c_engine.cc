@@ -158,12 +158,11 @@ cadre_code cadre_engine_submit_chat(cadre_engine* engine, const cadre_message* m
   return guarded([&]() -> Status {
     if (messages == nullptr && message_count > 0) return missing("messages");
     Request r;
-    r.chat.emplace();
     for (size_t i = 0; i < message_count; ++i) {
       const std::string which = "messages[" + std::to_string(i) + "]";
       if (messages[i].role == nullptr) return missing(which + ".role");
       if (messages[i].content == nullptr) return missing(which + ".content");
-      r.chat->push_back({.role = messages[i].role, .content = messages[i].content});
+      r.chat.push_back({.role = messages[i].role, .content = messages[i].content});
     }
     return cadre::api::submit(engine, std::move(r), adapter, sampling, request);
   });

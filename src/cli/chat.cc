@@ -115,10 +115,9 @@ class Chat {
     Request request;
     request.adapter = adapter_;
     request.sampling = sampling_;
-    request.chat.emplace();
-    if (!system_.empty()) request.chat->push_back({"system", system_});
-    request.chat->insert(request.chat->end(), history_.begin(), history_.end());
-    request.chat->push_back({"user", text});
+    if (!system_.empty()) request.chat.push_back({"system", system_});
+    request.chat.insert(request.chat.end(), history_.begin(), history_.end());
+    request.chat.push_back({"user", text});
     Result<Answer> submitted = submit(engine_, std::move(request));
     if (!submitted.ok()) {
       failed(submitted.status());

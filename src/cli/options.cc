@@ -182,9 +182,8 @@ Result<Command> read_run(const Flags& flags, const Environment& environment) {
   const std::string value = *flags.text(prompt);
   if (prompt == "--prompt") run.request.prompt = value;
   if (prompt == "--chat") {
-    run.request.chat.emplace();
-    if (const auto system = flags.text("--system")) run.request.chat->push_back({"system", *system});
-    run.request.chat->push_back({"user", value});
+    if (const auto system = flags.text("--system")) run.request.chat.push_back({"system", *system});
+    run.request.chat.push_back({"user", value});
   } else if (flags.given("--system")) {
     return error(Code::kInvalidArgument, "--system goes with --chat, got ", prompt);
   }

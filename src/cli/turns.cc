@@ -29,7 +29,7 @@ Result<Answer> submit(Engine& engine, Request request) {
   answer.adapter = request.adapter;
   CADRE_ASSIGN(answer.prompt_ids, engine.prompt_ids(request));
   request.prompt.reset();
-  request.chat.reset();
+  request.chat.clear();
   request.prompt_ids = answer.prompt_ids;
   CADRE_ASSIGN(answer.request, engine.submit(std::move(request)));
   return answer;

@@ -111,6 +111,8 @@ Status Engine::Impl::open(EngineOptions o) {
     for (const std::string& warning : report.selection.warnings) notes.push_back(warning);
   }
   if (options.progress) options.progress(1.0);
+  options.progress = nullptr;  // what it refers to may not outlive this call
+  runner->model().stop_progress();
   return {};
 }
 
@@ -121,13 +123,13 @@ const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
 }
 
 Result<std::vector<std::int32_t>> Engine::Impl::prompt_ids(const Request& request, const LoadedAdapter* adapter) const {
-  if (request.prompt_ids.has_value() + request.prompt.has_value() + request.chat.has_value() != 1) {
+  if (request.prompt_ids.has_value() + request.prompt.has_value() + !request.chat.empty() != 1) {
     return error(Code::kInvalidArgument, "want exactly one of prompt_ids, prompt and chat");
   }
   if (request.prompt_ids) return *request.prompt_ids;
   CADRE_ASSIGN(const Tokenizer* tokenizer, prompts.require_tokenizer());
   if (request.prompt) return tokenizer->encode(*request.prompt, true);
-  CADRE_ASSIGN(const std::string text, prompts.chat_text(*request.chat, adapter == nullptr ? "" : adapter->info.dir));
+  CADRE_ASSIGN(const std::string text, prompts.chat_text(request.chat, adapter == nullptr ? "" : adapter->info.dir));
   return tokenizer->encode(text, false);
 }
 

@@ -71,6 +71,7 @@ class Model {
   const AdapterPlan& plan() const { return plan_; }
   Device& device() const { return *options_.device; }
   std::uint64_t weight_bytes() const { return weight_bytes_; }
+  void stop_progress() { options_.progress = nullptr; }             // later calls of prepare report nothing
   const std::vector<std::string>& notes() const { return notes_; }  // e.g. shard tensors the index does not list
 
   // Between batches only. attach leaves nothing behind where it fails.

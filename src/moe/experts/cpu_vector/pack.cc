@@ -13,7 +13,9 @@ PackedType packed_type(DType dtype) { return dtype == DType::kBF16 ? PackedType:
 
 void pack(const View& m, PackedType type, int block, std::int64_t k_padded, std::byte* out) {
   const std::int64_t n_total = m.dim(0), k_total = m.dim(1), blocks = round_up(n_total, block) / block;
-  std::memset(out, 0, static_cast<std::size_t>(packed_bytes(type, n_total, block, k_padded)));
+  const std::int64_t bytes = packed_bytes(type, n_total, block, k_padded);
+  if (bytes == 0) return;
+  std::memset(out, 0, static_cast<std::size_t>(bytes));
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t n0 = b * block, rows = std::min<std::int64_t>(block, n_total - n0);
     if (type == PackedType::kBF16) {

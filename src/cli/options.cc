@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/result.h"
 #include "cli/flags.h"
+#include "cli/shared_flags.h"
 #include "cli/values.h"
 
 namespace cadre::cli {
 namespace {
-
-constexpr std::int64_t kMaxThreads = 1024;
 
 constexpr const char* kFooter =
     "Exit status: 0 done; 1 adapter check: not usable; 2 wrong usage; 3 not found; 4 malformed file;\n"
@@ -21,135 +19,6 @@ constexpr const char* kFooter =
     "74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
     "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it.\n"
     "docs/command-line.md says more.";
-
-// ---- flags that commands share ----------------------------------------------------------------------------------
-
-void add_model(Flags& flags) {
-  flags.group("Model");
-  flags.value("--model", "DIR", "folder of the checkpoint: config.json, *.safetensors, tokenizer.json (required)");
-}
-
-void add_adapters(Flags& flags) {
-  flags.values("--adapter", "NAME=DIR[,option=value]...",
-               "load a PEFT adapter under this name, with the options orientation=auto|peft|swapped, "
-               "b_order=peft|expert_major, check_weights=true|false");
-}
-
-void add_one_adapter(Flags& flags, const char* help) { flags.value("--adapter", "DIR[,option=value]...", help); }
-
-void add_machine(Flags& flags, const char* default_policy) {
-  flags.group("Machine");
-  flags.value("--backend", "POLICY",
-              "which backend runs the MoE layers: auto, NAME, 'require NAME', 'prefer NAME' or 'exclude NAME[,NAME]'; "
-              "default: CADRE_MOE_BACKEND from the environment, otherwise " +
-                  std::string(default_policy));
-  flags.value("--threads", "N", "compute threads, 1 to 1024; default: the machine's hardware threads");
-}
-
-void add_limits(Flags& flags) {
-  flags.value("--max-model-len", "N", "tokens of prompt and answer together; default: the model's context");
-  flags.toggle("--check-weights", "look for NaN and infinity in every tensor of the model while loading");
-}
-
-void add_sampling(Flags& flags) {
-  flags.group("Generation (what is not given comes from the model's generation_config.json)");
-  flags.value("--max-tokens", "N", "tokens of the answer at most; default: until the context is full");
-  flags.value("--temperature", "X", "0 takes the most likely token (greedy); higher draws more freely");
-  flags.value("--top-k", "N", "draw among the N most likely tokens; 0 is all");
-  flags.value("--top-p", "X", "draw among the most likely tokens that reach this probability together, 0 to 1");
-  flags.value("--min-p", "X", "drop tokens below this share of the best token's probability, 0 to 1");
-  flags.value("--repetition-penalty", "X", "divide the logits of tokens seen in prompt or answer; 1 is none");
-  flags.value("--presence-penalty", "X", "subtract from the logits of tokens that the answer has, -2 to 2");
-  flags.value("--frequency-penalty", "X", "subtract for each time the answer has the token, -2 to 2");
-  flags.values("--logit-bias", "ID=BIAS", "add BIAS, -100 to 100, to a token's logit");
-  flags.values("--stop", "TEXT", "end before this text");
-  flags.value("--seed", "N", "the same seed draws the same tokens; default: a new one each time");
-  flags.toggle("--ignore-eos", "go on after the model's end tokens, up to --max-tokens");
-}
-
-Result<std::vector<AdapterSource>> read_adapters(const Flags& flags) {
-  std::vector<AdapterSource> adapters;
-  for (const std::string& text : flags.all("--adapter")) {
-    CADRE_ASSIGN(AdapterSource source, parse_adapter("--adapter", text));
-    for (const AdapterSource& other : adapters) {
-      if (other.name == source.name) {
-        return error(Code::kInvalidArgument, "--adapter: two adapters are named '", source.name, "', in '", other.dir,
-                     "' and '", source.dir, "'; give them different names");
-      }
-    }
-    adapters.push_back(std::move(source));
-  }
-  return adapters;
-}
-
-// The flag comes before the environment, and that before the command's default.
-Result<Policy> read_policy(const Flags& flags, const Environment& environment, const char* otherwise) {
-  if (const auto policy = flags.text("--backend")) return parse_policy(*policy, "--backend");
-  if (!environment.backend.empty()) return parse_policy(environment.backend, "CADRE_MOE_BACKEND");
-  return parse_policy(otherwise, "default");
-}
-
-Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
-  EngineOptions engine;
-  CADRE_ASSIGN(engine.model_dir, flags.required("--model"));
-  CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
-  std::optional<int> threads;
-  CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
-  const auto hardware = static_cast<int>(std::min<std::int64_t>(std::thread::hardware_concurrency(), kMaxThreads));
-  engine.threads = threads.value_or(std::max(1, hardware));
-  return engine;
-}
-
-void add_start(Flags& flags) {
-  flags.value("--rehearse", "off|quick|full",
-              "run each chosen backend once on the layer's weights and compare it with the reference: on a small call "
-              "(quick, the default), or on all sizes up to the largest batch (full)");
-  flags.toggle("--verbose", "say at the start which backend runs which MoE layers and how its rehearsal went");
-}
-
-Status read_rehearse(const Flags& flags, EngineOptions* engine) {
-  static constexpr std::pair<std::string_view, Rehearse> kWords[] = {
-      {"off", Rehearse::kOff}, {"quick", Rehearse::kQuick}, {"full", Rehearse::kFull}};
-  const auto text = flags.text("--rehearse");
-  if (!text) return {};
-  for (const auto& [word, meant] : kWords) {
-    if (*text != word) continue;
-    engine->rehearse = meant;
-    return {};
-  }
-  return error(Code::kInvalidArgument, "--rehearse is '", *text, "', want off, quick or full");
-}
-
-Status read_limits(const Flags& flags, EngineOptions* engine) {
-  std::optional<std::int64_t> length;
-  CADRE_TRY(flags.number("--max-model-len", &length, 1));
-  engine->max_model_len = length.value_or(0);
-  engine->check_weights = flags.given("--check-weights");
-  return read_rehearse(flags, engine);
-}
-
-Result<SamplingRequest> read_sampling(const Flags& flags) {
-  SamplingRequest sampling;
-  CADRE_TRY(flags.number("--max-tokens", &sampling.max_tokens, 1));
-  CADRE_TRY(flags.number("--temperature", &sampling.temperature));
-  CADRE_TRY(flags.number("--top-k", &sampling.top_k, -1));
-  CADRE_TRY(flags.number("--top-p", &sampling.top_p));
-  CADRE_TRY(flags.number("--min-p", &sampling.min_p));
-  CADRE_TRY(flags.number("--repetition-penalty", &sampling.repetition_penalty));
-  CADRE_TRY(flags.number("--presence-penalty", &sampling.presence_penalty));
-  CADRE_TRY(flags.number("--frequency-penalty", &sampling.frequency_penalty));
-  for (const std::string& text : flags.all("--logit-bias")) {
-    CADRE_TRY(parse_logit_bias("--logit-bias", text, &sampling.logit_bias));
-  }
-  sampling.stop = flags.all("--stop");
-  if (const auto seed = flags.text("--seed")) {
-    CADRE_ASSIGN(sampling.seed, parse_seed("--seed", *seed));
-  }
-  if (flags.given("--ignore-eos")) sampling.ignore_eos = true;
-  return sampling;
-}
-
-// ---- commands ---------------------------------------------------------------------------------------------------
 
 void add_run(Flags& flags) {
   add_model(flags);
@@ -308,89 +177,6 @@ Result<Command> read_adapter_check(const Flags& flags, const Environment&) {
   check.adapter.name = "adapter";
   check.json = flags.given("--json");
   return Command(std::move(check));
-}
-
-void add_explain(Flags& flags) {
-  flags.group("Model (one of the first two)");
-  flags.value("--model", "DIR", "folder of the checkpoint; only headers are read, no weights");
-  flags.value("--spec", "FILE.json", "MoE layers described in JSON, as in examples/specs");
-  add_adapters(flags);
-  flags.group("Adapters to be ready for, beyond those given");
-  flags.value("--max-loras", "N", "adapters usable at the same time; default: those given");
-  flags.value("--max-lora-rank", "R", "their largest rank on experts; default: 16, or that of the adapters given");
-  flags.value("--targets", "LIST",
-              "what they touch: gate, up, down of the experts, experts for all three; attention, mamba and dense ask "
-              "nothing of MoE layers; default: what the adapters given touch, or experts where there are none");
-  add_machine(flags, "auto");
-  std::string devices;
-  for (const DeviceCaps& device : described_devices()) devices += ", " + device.name;
-  flags.value("--device", "NAME", "plan for this machine (cpu, the default) or a described one: " + devices.substr(2));
-  flags.value("--tp", "N", "ranks that each expert is split over; default: 1");
-  flags.value("--ep", "N", "ranks that the experts are spread over; default: 1");
-  flags.value("--tokens", "LIST", "rows in one call, e.g. 1,16,512, each as likely; default: 8,512");
-  flags.toggle("--batch-invariant", "require that a row's bits do not depend on other rows");
-  flags.group("Output");
-  flags.toggle("--verbose", "every reason in full, what was waived, the whole deployment");
-  flags.toggle("--json", "one JSON object; times in microseconds");
-}
-
-// Declared adapters: what is not said comes from the adapters given, or is rank 16 on all of the experts.
-Status read_declared(const Flags& flags, PlanOptions* plan) {
-  std::optional<int> count, rank;
-  CADRE_TRY(flags.number("--max-loras", &count, 1, kMaxLayerExperts));
-  CADRE_TRY(flags.number("--max-lora-rank", &rank, 1, kMaxLayerExperts));
-  const auto targets = flags.text("--targets");
-  if (!count && plan->adapters.empty() && (rank || targets)) {
-    return error(Code::kInvalidArgument, rank ? "--max-lora-rank" : "--targets", " goes with --max-loras or --adapter");
-  }
-  plan->max_loras = count.value_or(0);
-  plan->max_lora_rank = rank.value_or(count && plan->adapters.empty() ? 16 : 0);
-  if (targets) {
-    CADRE_ASSIGN(plan->expert_targets, parse_targets("--targets", *targets));
-  } else if (count && plan->adapters.empty()) {
-    plan->expert_targets = kGate | kUp | kDown;
-  }
-  return {};
-}
-
-Result<Command> read_explain(const Flags& flags, const Environment& environment) {
-  ExplainCommand explain;
-  PlanOptions& plan = explain.plan;
-  CADRE_ASSIGN(const std::string source, flags.exactly_one({"--model", "--spec"}));
-  if (source == "--model") {
-    CADRE_ASSIGN(plan.model_dir, flags.required(source));
-  } else {
-    CADRE_ASSIGN(explain.spec_file, flags.required(source));
-  }
-  CADRE_ASSIGN(plan.adapters, read_adapters(flags));
-  if (source == "--spec" && !plan.adapters.empty()) {
-    return error(Code::kInvalidArgument,
-                 "--adapter goes with --model, got --spec; declare adapters with --max-loras, --max-lora-rank, "
-                 "--targets");
-  }
-  CADRE_ASSIGN(plan.backend, read_policy(flags, environment, "auto"));
-  CADRE_TRY(read_declared(flags, &plan));
-  DeviceCaps device = this_device();
-  if (const auto name = flags.text("--device")) {
-    Result<DeviceCaps> found = find_device(*name);
-    if (!found.ok()) return Status(Code::kInvalidArgument, "--device: " + found.status().message());
-    device = *std::move(found);
-  }
-  std::optional<int> threads, tp, ep;
-  CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
-  CADRE_TRY(flags.number("--tp", &tp, 1, kMaxRanks));
-  CADRE_TRY(flags.number("--ep", &ep, 1, kMaxRanks));
-  device.cores = threads.value_or(device.cores);
-  plan.device = device;
-  plan.tensor_parallel = tp.value_or(1);
-  plan.expert_parallel = ep.value_or(1);
-  if (const auto tokens = flags.text("--tokens")) {
-    CADRE_ASSIGN(plan.tokens, parse_ids("--tokens", *tokens));
-  }
-  plan.batch_invariant = flags.given("--batch-invariant");
-  explain.json = flags.given("--json");
-  explain.verbose = flags.given("--verbose");
-  return Command(std::move(explain));
 }
 
 struct Entry {

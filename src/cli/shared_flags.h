@@ -1,0 +1,34 @@
+// Flags that several commands have: declaring them (add_...) and reading them (read_...).
+#pragma once
+
+#include <vector>
+
+#include "cli/flags.h"
+#include "cli/options.h"
+
+namespace cadre::cli {
+
+inline constexpr std::int64_t kMaxThreads = 1024;
+
+void add_model(Flags& flags);
+void add_adapters(Flags& flags);
+void add_one_adapter(Flags& flags, const char* help);
+void add_machine(Flags& flags, const char* default_policy);
+void add_limits(Flags& flags);
+void add_start(Flags& flags);
+void add_sampling(Flags& flags);
+
+Result<std::vector<AdapterSource>> read_adapters(const Flags& flags);
+// The flag comes before the environment, and that before the command's default.
+Result<Policy> read_policy(const Flags& flags, const Environment& environment, const char* otherwise);
+// Of add_model and add_machine.
+Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy);
+// Of add_limits and add_start.
+Status read_limits(const Flags& flags, EngineOptions* engine);
+Result<SamplingRequest> read_sampling(const Flags& flags);
+
+// `cadre explain`, in a file of its own.
+void add_explain(Flags& flags);
+Result<Command> read_explain(const Flags& flags, const Environment& environment);
+
+}  // namespace cadre::cli

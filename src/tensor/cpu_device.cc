@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -23,6 +24,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<ImmediateStream>(); }
 
   Result<Buffer> allocate(std::size_t bytes) override {
+    // Rounding up must not wrap round to a small block.
+    if (bytes > SIZE_MAX - 63) return error(Code::kOutOfMemory, "cannot allocate ", bytes, " bytes");
     const std::size_t rounded = (bytes + 63) / 64 * 64;
     // Large blocks come as untouched zero pages: a cache planned for many sequences costs what is used of it.
     if (rounded >= kMapped) {

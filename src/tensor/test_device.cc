@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -138,7 +140,8 @@ class TestDevice final : public Device {
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<DeferredStream>(region_); }
 
   Result<Buffer> allocate(std::size_t bytes) override {
-    const std::size_t rounded = std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
+    // Rounding up must not wrap round to a small block.
+    const std::size_t rounded = bytes > SIZE_MAX - 63 ? bytes : std::max<std::size_t>((bytes + 63) / 64 * 64, 64);
     void* memory = region_->take(rounded);
     if (memory == nullptr) return error(Code::kOutOfMemory, "the test device has no ", bytes, " bytes left");
     region_->enter();

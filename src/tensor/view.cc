@@ -23,6 +23,7 @@ std::int64_t View::elements() const {
 }
 
 bool View::dense() const {
+  if (elements() == 0) return true;
   std::int64_t want = 1;
   for (int i = rank - 1; i >= 0; --i) {
     if (dim(i) != 1 && step(i) != want) return false;
@@ -34,7 +35,8 @@ bool View::dense() const {
 View View::slice(int i, std::int64_t begin, std::int64_t end) const {
   CADRE_CHECK(i < rank && 0 <= begin && begin <= end && end <= dim(i), "slice outside the view");
   View v = *this;
-  v.data = static_cast<std::byte*>(data) + begin * step(i) * dtype_bits(dtype) / 8;
+  // Views that only measure have no memory to point into.
+  if (data != nullptr) v.data = static_cast<std::byte*>(data) + begin * step(i) * dtype_bits(dtype) / 8;
   v.shape[static_cast<std::size_t>(i)] = end - begin;
   return v;
 }

@@ -19,6 +19,11 @@ struct Group {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
+// Of nothing, either end may be null.
+void copy(float* dst, const float* src, std::int64_t count) {
+  if (count != 0) std::memcpy(dst, src, static_cast<std::size_t>(count) * sizeof(float));
+}
+
 class InProcess final : public Communicator {
  public:
   InProcess(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
@@ -38,7 +43,7 @@ class InProcess final : public Communicator {
         g->sum[static_cast<std::size_t>(i)] = total;
       }
       g->barrier.arrive_and_wait();
-      std::memcpy(x.data, g->sum.data(), static_cast<std::size_t>(n) * sizeof(float));
+      copy(ptr<float>(x), g->sum.data(), n);
       g->barrier.arrive_and_wait();
     });
   }
@@ -49,7 +54,7 @@ class InProcess final : public Communicator {
       g->barrier.arrive_and_wait();
       const std::int64_t n = x.elements();
       for (int k = 0; k < g->size; ++k) {
-        std::memcpy(ptr<float>(out) + k * n, g->in[index(k)], static_cast<std::size_t>(n) * sizeof(float));
+        copy(ptr<float>(out) + k * n, g->in[index(k)], n);
       }
       g->barrier.arrive_and_wait();
     });
@@ -81,8 +86,7 @@ class InProcess final : public Communicator {
       float* dst = ptr<float>(out);
       for (int k = 0; k < g->size; ++k) {
         const std::int64_t rows = recv[index(k)];
-        std::memcpy(dst, g->in[index(k)] + g->offsets[index(k)][index(r)] * width,
-                    static_cast<std::size_t>(rows * width) * sizeof(float));
+        copy(dst, g->in[index(k)] + g->offsets[index(k)][index(r)] * width, rows * width);
         dst += rows * width;
       }
       g->barrier.arrive_and_wait();

@@ -6,7 +6,9 @@ namespace cadre {
 namespace {
 
 void copy(const Exec& exec, const View& out, const View& x) {
-  exec.launch([out, x] { std::memcpy(out.data, x.data, static_cast<std::size_t>(x.bytes())); });
+  exec.launch([out, x] {
+    if (x.bytes() != 0) std::memcpy(out.data, x.data, static_cast<std::size_t>(x.bytes()));
+  });
 }
 
 class Single final : public Communicator {

@@ -131,22 +131,27 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(golden_models()),
 
 TEST(Golden, CoversTheFoldersOfTheFamilies) { EXPECT_EQ(golden_models().size(), 16u); }
 
-// Two ranks in this process, each on its own thread; every rank must give the whole model's logits.
+// Two ranks in this process, each on its own thread; every rank must give the whole model's logits. Both are open
+// before either runs: one that ran alone would wait for the other for ever.
 void check_two_ranks(const std::string& model, bool expert_parallel) {
   const std::vector<Answers> answers = read_answers(model);
   const auto communicators = make_in_process_communicators(2);
-  std::vector<std::thread> threads;
+  std::vector<GoldenModel> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      GoldenSetup setup = setup_of(model);
-      setup.ranks = {.rank = rank, .size = 2, .expert_parallel = expert_parallel};
-      setup.communicator = communicators[static_cast<std::size_t>(rank)].get();
-      setup.threads = 1;
-      auto golden = open_golden(setup);
-      ASSERT_TRUE(golden.ok()) << golden.status().message();
-      check_whole(*golden, answers);
-      check_mixed(*golden, answers);
-      check_greedy(*golden, answers, false);
+    GoldenSetup setup = setup_of(model);
+    setup.ranks = {.rank = rank, .size = 2, .expert_parallel = expert_parallel};
+    setup.communicator = communicators[static_cast<std::size_t>(rank)].get();
+    setup.threads = 1;
+    auto golden = open_golden(setup);
+    ASSERT_TRUE(golden.ok()) << "rank " << rank << ": " << golden.status().message();
+    ranks.push_back(std::move(golden).value());
+  }
+  std::vector<std::thread> threads;
+  for (GoldenModel& golden : ranks) {
+    threads.emplace_back([&] {
+      check_whole(golden, answers);
+      check_mixed(golden, answers);
+      check_greedy(golden, answers, false);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -28,8 +28,12 @@ struct AdapterFiles {
 
 Status check_folder(const fs::path& folder) {
   std::error_code ignored;
+  if (!fs::exists(folder, ignored)) {
+    return error(Code::kNotFound, folder.string(), " is not there; want a folder with ", kConfigFile, " and ",
+                 kWeightsFile);
+  }
   if (!fs::is_directory(folder, ignored)) {
-    return error(Code::kNotFound, folder.string(), " is not a folder; want one with ", kConfigFile, " and ",
+    return error(Code::kInvalidArgument, folder.string(), " is a file, want a folder with ", kConfigFile, " and ",
                  kWeightsFile);
   }
   if (!fs::exists(folder / kConfigFile, ignored)) {
@@ -97,7 +101,8 @@ Result<std::vector<FileTensor>> locate(const SafetensorsFile& file, const Weight
   return tensors;
 }
 
-Status left_over(const std::vector<const FileTensor*>& tensors, const SafetensorsFile& file, const ModuleIndex& index) {
+Status refuse_left_over(const std::vector<const FileTensor*>& tensors, const SafetensorsFile& file,
+                        const ModuleIndex& index) {
   constexpr std::size_t kShown = 10;
   std::string names;
   for (std::size_t i = 0; i < std::min(kShown, tensors.size()); ++i) {
@@ -125,6 +130,29 @@ Status check_modules_to_save(const AdapterConfig& config, const AdapterTargets& 
     if (!known) {
       return error(Code::kUnsupported, config.source(), ": modules_to_save lists '", name,
                    "'; only lm_head and the embedding are supported; merge the adapter into the base weights");
+    }
+  }
+  return {};
+}
+
+// A whole weight that training changed and that is not in the file would silently be the base's.
+Status check_saved(const AdapterConfig& config, const AdapterTargets& targets, const std::vector<FileTensor>& tensors,
+                   const std::string& file) {
+  for (const std::string& name : config.modules_to_save()) {
+    const auto is_it = [&](std::string_view module) {
+      return module == name || (module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
+    };
+    const bool there = std::any_of(tensors.begin(), tensors.end(), [&](const FileTensor& tensor) {
+      if (tensor.ref.dense < 0) return false;
+      const DenseTarget& target = targets.dense[static_cast<std::size_t>(tensor.ref.dense)];
+      // The embedding goes by another name in some families; lm_head is lm_head everywhere.
+      return is_it(tensor.module) || is_it(target.module) ||
+             (target.embedding && last_component(name) == "embed_tokens");
+    });
+    if (!there) {
+      return error(Code::kInvalidFile, config.source(), ": modules_to_save lists '", name, "', and ", file,
+                   " holds no tensor of it: the trained weight is lost; save the adapter again, or take '", name,
+                   "' out of modules_to_save if it was not trained");
     }
   }
   return {};
@@ -190,8 +218,8 @@ void add_notes(AdapterBuilder& builder, const std::vector<FileTensor>& tensors) 
   }
   note_unmatched(builder, "target_modules", config.target_modules(), modules);
   note_unmatched(builder, "target_parameters", config.target_parameters(), parameters);
-  note_unmatched(builder, "modules_to_save", config.modules_to_save(), modules);
   builder.note_zero_b();
+  builder.note_zero_scale();
   if (!stacked && builder.options().orientation != Orientation::kAuto) {
     builder.note("option orientation changes nothing: the file holds no stacked experts");
   }
@@ -204,7 +232,8 @@ void add_notes(AdapterBuilder& builder, const std::vector<FileTensor>& tensors) 
 }
 
 Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::string& name,
-                                            const AdapterTargets& targets, const AdapterOptions& options) {
+                                            const AdapterTargets& targets, const AdapterOptions& options,
+                                            std::vector<std::string>* left_over) {
   CADRE_TRY(check_folder(folder));
   CADRE_ASSIGN(const std::string text, read_text_file(folder / kConfigFile, kMaxConfigBytes));
   CADRE_ASSIGN(const AdapterConfig config, AdapterConfig::parse(text, (folder / kConfigFile).string()));
@@ -233,10 +262,16 @@ Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::s
     (format == formats.end() ? unclaimed : claimed[static_cast<std::size_t>(format - formats.begin())])
         .push_back(&tensor);
   }
-  if (!unclaimed.empty()) return left_over(unclaimed, file, index);
+  if (!unclaimed.empty()) {
+    if (left_over != nullptr) {
+      for (const FileTensor* tensor : unclaimed) left_over->push_back(tensor->info->name);
+    }
+    return refuse_left_over(unclaimed, file, index);
+  }
   for (std::size_t i = 0; i < formats.size(); ++i) {
     if (!claimed[i].empty()) CADRE_TRY(formats[i].read(builder, claimed[i]));
   }
+  CADRE_TRY(check_saved(config, targets, tensors, file.path()));
   CADRE_TRY(check_tying(config, targets, *adapter));
   add_notes(builder, tensors);
   for (const TensorInfo& tensor : file.tensors()) adapter->report.bytes += static_cast<std::int64_t>(tensor.nbytes);
@@ -248,8 +283,9 @@ Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::s
 }  // namespace
 
 Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& folder, const std::string& name,
-                                                    const AdapterTargets& targets, const AdapterOptions& options) {
-  return read(folder, name, targets, options).with_context("adapter '" + name + "'");
+                                                    const AdapterTargets& targets, const AdapterOptions& options,
+                                                    std::vector<std::string>* left_over) {
+  return read(folder, name, targets, options, left_over).with_context("adapter '" + name + "'");
 }
 
 }  // namespace cadre

@@ -92,13 +92,14 @@ struct AdapterBinding {
   int min_rank = 0, max_rank = 0;
   float min_scale = 0, max_scale = 0;
   std::string dtype;
+  std::int64_t packed_bytes = 0;  // of dense copies in the file's dtype; an A that gate and up share counts once
 };
 
 struct AdapterReport {
   std::string format;  // "peft linear", "peft stacked (peft orientation)", "peft stacked (swapped orientation)", "per
                        // expert", joined by " + "
   std::vector<AdapterBinding> bindings;
-  std::vector<std::string> notes;  // e.g. target_modules that match nothing, all-zero B
+  std::vector<std::string> notes;  // e.g. target_modules that match nothing, all-zero B, scale 0
   std::int64_t bytes = 0;          // of A, B and replacements, as stored
   int max_rank = 0;
 };

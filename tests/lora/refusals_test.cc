@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "lora/adapter_files.h"
-#include "lora/adapter_report.h"
 #include "lora/golden_targets.h"
 
 namespace cadre {
@@ -223,7 +222,9 @@ TEST(Refusals, Files) {
   const AdapterTargets targets = small_targets();
   const TempDir folder;
   const auto read = [&](const std::string& at) { return read_adapter(at, "test", targets); };
-  EXPECT_THAT(read((folder / "none").string()), FailsWith(Code::kNotFound, "none is not a folder"));
+  EXPECT_THAT(read((folder / "none").string()), FailsWith(Code::kNotFound, "none is not there; want a folder with"));
+  folder.write("file", "x");
+  EXPECT_THAT(read((folder / "file").string()), FailsWith(Code::kInvalidArgument, "file is a file, want a folder"));
   EXPECT_THAT(read(folder.path().string()), FailsWith(Code::kNotFound, "adapter_config.json is not there"));
   folder.write("adapter_config.json", config_text());
   EXPECT_THAT(read(folder.path().string()), FailsWith(Code::kNotFound, "adapter_model.safetensors is not there"));
@@ -233,6 +234,22 @@ TEST(Refusals, Files) {
   EXPECT_THAT(read(folder.path().string()), FailsWith(Code::kUnsupported, "convert it to safetensors"));
   folder.write("adapter_model.safetensors", "short");
   EXPECT_THAT(read(folder.path().string()), FailsWith(Code::kInvalidFile, "adapter_model.safetensors"));
+}
+
+TEST(Refusals, SavedModulesThatAreNotInTheFile) {
+  for (const char* name : {"lm_head", "embed_tokens", "model.embed_tokens"}) {
+    const auto adapter =
+        read_tensors(small_targets(), config_text(R"("modules_to_save": [")" + std::string(name) + "\"]"), q_proj());
+    EXPECT_THAT(adapter, FailsWith(Code::kInvalidFile, "modules_to_save lists '" + std::string(name) + "', and "));
+    EXPECT_THAT(adapter, FailsWith(Code::kInvalidFile, "holds no tensor of it"));
+  }
+  // One of the two is there.
+  EXPECT_THAT(read_tensors(small_targets(), config_text(R"("modules_to_save": ["lm_head", "embed_tokens"])"),
+                           with("base_model.model.lm_head.weight", numbered(16, 8, 3))),
+              FailsWith(Code::kInvalidFile, "modules_to_save lists 'embed_tokens'"));
+  EXPECT_THAT(read_tensors(small_targets(), config_text(R"("modules_to_save": ["model.embed_tokens"])"),
+                           with("base_model.model.model.embed_tokens.weight", numbered(16, 8, 3))),
+              Succeeds());
 }
 
 TEST(Refusals, VocabularyOfAnotherSize) {
@@ -338,19 +355,37 @@ TEST(Notes, WhatIsOdd) {
   const auto adapter = read_tensors(
       small_targets(),
       config_text(
-          R"("target_modules": ["q_proj", "gate_proj"], "target_parameters": ["experts.down_proj"], "new_thing": 3,
-                     "modules_to_save": ["lm_head"])"),
+          R"("target_modules": ["q_proj", "gate_proj"], "target_parameters": ["experts.down_proj"], "new_thing": 3)"),
       tensors, options);
   ASSERT_THAT(adapter, Succeeds());
   EXPECT_THAT((*adapter)->report.notes,
               ElementsAre("target_modules lists 'gate_proj', and the file holds no tensor for it",
                           "target_parameters lists 'experts.down_proj', and the file holds no tensor for it",
-                          "modules_to_save lists 'lm_head', and the file holds no tensor for it",
                           "lora_B is all zero in 1 of 1 pairs, e.g. '" + kQ +
                               "lora_B.weight': the adapter changes nothing there",
                           "option orientation changes nothing: the file holds no stacked experts",
                           "option b_order changes nothing: the file holds no stacked experts",
                           "field 'new_thing' of the config is set, not known here, and ignored"));
+}
+
+TEST(Notes, ScaleZero) {
+  Tensors tensors = with("base_model.model.lm_head.lora_A.weight", numbered(2, 8, 1));
+  tensors["base_model.model.lm_head.lora_B.weight"] = numbered(16, 2, 1);
+  tensors[kExperts + "1.up_proj.lora_A.weight"] = numbered(2, 8, 1);
+  tensors[kExperts + "1.up_proj.lora_B.weight"] = numbered(6, 2, 1);
+  const auto notes = [&](const std::string& config) {
+    const auto adapter = read_tensors(small_targets(), config, tensors);
+    EXPECT_THAT(adapter, Succeeds());
+    return adapter.ok() ? (*adapter)->report.notes : std::vector<std::string>();
+  };
+  EXPECT_THAT(notes(config_text()), ElementsAre());
+  EXPECT_THAT(
+      notes(config_text("", 2, 0)),
+      ElementsAre("the scale is 0 in 3 of 3 terms, e.g. of 'model.layers.0.self_attn.q_proj' (lora_alpha is 0): "
+                  "the adapter changes nothing there"));
+  EXPECT_THAT(notes(config_text(R"("alpha_pattern": {"up_proj": 0})")),
+              ElementsAre("the scale is 0 in 1 of 3 terms, e.g. of 'model.layers.0.mlp.experts' (alpha_pattern is 0): "
+                          "the adapter changes nothing there"));
 }
 
 // A header without padding puts the elements at odd addresses; those are copied.
@@ -408,39 +443,6 @@ TEST(Options, AreParsed) {
         FailsWith(Code::kInvalidArgument, "want one of orientation=auto|peft|swapped, b_order=peft|expert_major"))
         << bad;
   }
-}
-
-TEST(Report, TextAndJson) {
-  Tensors tensors = q_proj();
-  for (int e : {0, 2}) {
-    tensors[kExperts + std::to_string(e) + ".down_proj.lora_A.weight"] = numbered(e + 1, 6, e);
-    tensors[kExperts + std::to_string(e) + ".down_proj.lora_B.weight"] = numbered(8, e + 1, e);
-  }
-  tensors["base_model.model.lm_head.weight"] = numbered(16, 8, 5);
-  const auto adapter = read_tensors(small_targets(), config_text(R"("modules_to_save": ["lm_head"], "rank_pattern":
-      {"experts.0.down_proj": 1, "experts.2.down_proj": 3})"),
-                                    tensors);
-  ASSERT_THAT(adapter, Succeeds());
-  const std::string digest = (*adapter)->digest;
-  EXPECT_EQ(report_text(**adapter),
-            "adapter 'test': peft linear + whole weights + per expert, 864 bytes, largest rank 3, digest " + digest +
-                "\n" +
-                "  model.layers.0.self_attn.q_proj: linear, rank 2, scale 2, float32\n"
-                "  lm_head: replacement, float32\n"
-                "  model.layers.0.mlp.experts down: experts, 2 experts, rank 1 to 3, scale "
-                "1.33333 to 4, float32\n");
-  const auto want = Json::parse(
-      R"({"name": "test", "digest": ")" + digest +
-          R"(", "format": "peft linear + whole weights + per expert", "bytes": 864, "max_rank": 3, "bindings": [
-          {"module": "model.layers.0.self_attn.q_proj", "kind": "linear", "dtype": "float32", "min_rank": 2,
-           "max_rank": 2, "min_scale": 2.0, "max_scale": 2.0},
-          {"module": "lm_head", "kind": "replacement", "dtype": "float32"},
-          {"module": "model.layers.0.mlp.experts", "kind": "experts", "dtype": "float32", "projection": "down",
-           "experts": 2, "min_rank": 1, "max_rank": 3, "min_scale": 1.3333333730697632, "max_scale": 4.0}],
-          "notes": []})",
-      "expected");
-  ASSERT_THAT(want, Succeeds());
-  EXPECT_EQ(report_json(**adapter).dump(), want->dump());
 }
 
 }  // namespace

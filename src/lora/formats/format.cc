@@ -70,6 +70,30 @@ void AdapterBuilder::note_zero_b() {
   note(std::move(text).str());
 }
 
+void AdapterBuilder::note_zero_scale() {
+  int terms = 0, zero = 0;
+  std::string first;
+  const auto count = [&](const LowRank& term, const std::string& module) {
+    if (term.rank() == 0) return;
+    ++terms;
+    if (term.scale != 0) return;
+    if (zero++ == 0) first = module;
+  };
+  for (const auto& [index, lora] : adapter_.dense) {
+    count(lora.delta, targets_.dense[static_cast<std::size_t>(index)].module);
+  }
+  for (const auto& [index, lora] : adapter_.experts) {
+    for (const auto* list : {&lora.gate, &lora.up, &lora.down}) {
+      for (const LowRank& term : *list) count(term, targets_.experts[static_cast<std::size_t>(index)].module);
+    }
+  }
+  if (zero == 0) return;
+  std::ostringstream text;
+  text << "the scale is 0 in " << zero << " of " << terms << " terms, e.g. of '" << first << "' ("
+       << (config_.alpha() == 0 ? "lora_alpha" : "alpha_pattern") << " is 0): the adapter changes nothing there";
+  note(std::move(text).str());
+}
+
 std::string quoted(const FileTensor& tensor) {
   return "tensor '" + tensor.info->name + "' of " + (tensor.info->file ? *tensor.info->file : std::string("the file"));
 }

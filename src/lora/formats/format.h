@@ -49,6 +49,8 @@ class AdapterBuilder {
   // Notes the pairs whose B is all zero.
   void count_zero_b(const FileTensor& b);
   void note_zero_b();
+  // Notes the terms whose scale is 0, by lora_alpha or an alpha_pattern.
+  void note_zero_scale();
 
  private:
   const AdapterTargets& targets_;

@@ -17,7 +17,7 @@ constexpr const char* kFooter =
     "Exit status: 0 done; 1 adapter check: not usable; 2 wrong usage; 3 not found; 4 malformed file;\n"
     "5 not supported; 6 no backend; 7 over a limit; 8 not enough memory; 9 conflict; 70 internal error;\n"
     "74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
-    "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it.\n"
+    "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it, and logits ignores it.\n"
     "docs/command-line.md says more.";
 
 void add_run(Flags& flags) {
@@ -43,10 +43,9 @@ void add_run(Flags& flags) {
 Result<Command> read_run(const Flags& flags, const Environment& environment) {
   RunCommand run;
   CADRE_ASSIGN(run.engine, read_engine(flags, environment, "auto"));
-  CADRE_TRY(read_limits(flags, &run.engine));
   CADRE_ASSIGN(run.engine.adapters, read_adapters(flags));
-  CADRE_ASSIGN(run.use, parse_use(flags.text("--use").value_or(""), run.engine.adapters));
-  run.engine.max_num_seqs = std::max(run.engine.max_num_seqs, static_cast<int>(run.use.size()));
+  CADRE_ASSIGN(run.use, parse_use(flags.text("--use"), run.engine.adapters));
+  CADRE_TRY(read_limits(flags, std::max(8, static_cast<int>(run.use.size())), &run.engine));
   CADRE_ASSIGN(const std::string prompt, flags.exactly_one({"--prompt", "--chat", "--prompt-ids", "--file"}));
   const std::string value = *flags.text(prompt);
   if (prompt == "--prompt") run.request.prompt = value;
@@ -67,6 +66,10 @@ Result<Command> read_run(const Flags& flags, const Environment& environment) {
         std::filesystem::exists(std::filesystem::path(run.engine.model_dir) / "tokenizer.json", ignored);
   }
   CADRE_ASSIGN(run.request.sampling, read_sampling(flags));
+  if (!run.request.sampling.stop.empty() && !run.engine.need_tokenizer) {
+    return error(Code::kInvalidArgument, "--stop ends an answer by its text, and ", run.engine.model_dir,
+                 " has no tokenizer.json; leave --stop out, or add the file");
+  }
   run.json = flags.given("--json");
   run.verbose = flags.given("--verbose");
   return Command(std::move(run));
@@ -88,14 +91,14 @@ void add_chat(Flags& flags) {
 Result<Command> read_chat(const Flags& flags, const Environment& environment) {
   ChatCommand chat;
   CADRE_ASSIGN(chat.engine, read_engine(flags, environment, "auto"));
-  CADRE_TRY(read_limits(flags, &chat.engine));
+  CADRE_TRY(read_limits(flags, 1, &chat.engine));
   CADRE_ASSIGN(chat.engine.adapters, read_adapters(flags));
-  const std::string use = flags.text("--use").value_or(chat.engine.adapters.size() > 1 ? "base" : "");
+  std::optional<std::string> use = flags.text("--use");
+  if (!use && chat.engine.adapters.size() > 1) use = "base";
   if (use == "all")
     return error(Code::kInvalidArgument, "--use all is for cadre run; a chat has one adapter at a time");
   CADRE_ASSIGN(const std::vector<std::string> names, parse_use(use, chat.engine.adapters));
   chat.adapter = names.front();
-  chat.engine.max_num_seqs = 1;
   chat.verbose = flags.given("--verbose");
   chat.system = flags.text("--system").value_or("");
   CADRE_ASSIGN(chat.sampling, read_sampling(flags));
@@ -104,6 +107,18 @@ Result<Command> read_chat(const Flags& flags, const Environment& environment) {
 
 constexpr const char* kLogitsPolicy = "require cpu_reference";
 
+// Before the work, not after it.
+Status check_out(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return error(Code::kInvalidArgument, "--out: '", path, "' is a folder, want the name of a file");
+  }
+  const fs::path folder = fs::absolute(path, ignored).parent_path();
+  if (fs::is_directory(folder, ignored)) return {};
+  return error(Code::kNotFound, "--out: the folder '", folder.string(), "' is not there; make it first");
+}
+
 void add_logits(Flags& flags) {
   add_model(flags);
   add_one_adapter(flags, "under this PEFT adapter; options as for cadre run");
@@ -111,20 +126,21 @@ void add_logits(Flags& flags) {
   flags.value("--ids", "1,2,3", "token ids of one sequence; writes the tensor logits, float32 [tokens, vocabulary]");
   flags.value("--prompts", "FILE.json", "an array of arrays of token ids; writes logits.0, logits.1, ...");
   flags.toggle("--step", "feed one token at a time, through the state of the sequence");
-  add_machine(flags, kLogitsPolicy);
+  add_machine(flags, kLogitsPolicy, PolicySource::kFlag);
   flags.toggle("--check-weights", "look for NaN and infinity in every tensor of the model while loading");
   flags.group("Output");
   flags.value("--out", "FILE.safetensors", "the file to write (required)");
 }
 
-Result<Command> read_logits(const Flags& flags, const Environment& environment) {
+// Numbers to compare with must not depend on what is set around the command: the environment's policy is not read.
+Result<Command> read_logits(const Flags& flags, const Environment&) {
   LogitsCommand logits;
-  CADRE_ASSIGN(logits.engine, read_engine(flags, environment, kLogitsPolicy));
+  CADRE_ASSIGN(logits.engine, read_engine(flags, Environment{}, kLogitsPolicy));
   logits.engine.check_weights = flags.given("--check-weights");
   logits.engine.need_tokenizer = false;
   logits.engine.max_num_seqs = 1;
   if (const auto dir = flags.text("--adapter")) {
-    AdapterSource source = parse_adapter_dir(*dir);
+    CADRE_ASSIGN(AdapterSource source, parse_adapter_dir("--adapter", *dir));
     source.name = logits.adapter = "adapter";
     logits.engine.adapters.push_back(std::move(source));
   }
@@ -136,6 +152,7 @@ Result<Command> read_logits(const Flags& flags, const Environment& environment) 
   }
   logits.step = flags.given("--step");
   CADRE_ASSIGN(logits.out, flags.required("--out"));
+  CADRE_TRY(check_out(logits.out));
   return Command(std::move(logits));
 }
 
@@ -162,19 +179,31 @@ Result<Command> read_tokenize(const Flags& flags, const Environment&) {
   return Command(std::move(tokenize));
 }
 
+// "DIR[,option=value]...", called by the folder's name, or "NAME=DIR[,option=value]..." as cadre run takes it.
+Result<AdapterSource> parse_named_dir(const std::string& flag, const std::string& text) {
+  CADRE_ASSIGN(AdapterSource source, parse_adapter_dir(flag, text));
+  std::error_code ignored;
+  const std::size_t equals = source.dir.find('=');
+  if (equals != std::string::npos && equals > 0 && source.dir.find('/') > equals &&
+      !std::filesystem::exists(source.dir, ignored)) {
+    return parse_adapter(flag, text);
+  }
+  source.name = folder_name(source.dir);
+  return source;
+}
+
 void add_adapter_check(Flags& flags) {
   add_model(flags);
-  add_one_adapter(flags, "the PEFT adapter (required); options as for cadre run");
+  add_one_adapter(flags, "the PEFT adapter (required); options as for cadre run, and NAME= before DIR gives a name");
   flags.group("Output");
   flags.toggle("--json", "one JSON object");
 }
 
 Result<Command> read_adapter_check(const Flags& flags, const Environment&) {
   AdapterCheckCommand check;
-  CADRE_ASSIGN(check.model_dir, flags.required("--model"));
-  CADRE_ASSIGN(const std::string dir, flags.required("--adapter"));
-  check.adapter = parse_adapter_dir(dir);
-  check.adapter.name = "adapter";
+  CADRE_ASSIGN(check.model_dir, read_model(flags));
+  CADRE_ASSIGN(const std::string text, flags.required("--adapter"));
+  CADRE_ASSIGN(check.adapter, parse_named_dir("--adapter", text));
   check.json = flags.given("--json");
   return Command(std::move(check));
 }
@@ -206,6 +235,10 @@ Result<Command> parse_command_line(int argc, const char* const* argv, const Envi
     Flags& command = parser.add_command(entry.parent, entry.name, entry.description);
     entry.add(command);
     flags.push_back(&command);
+  }
+  // CLI11 answers --version without a look at the rest of the line.
+  if (argc > 2 && std::string_view(argv[1]) == "--version") {
+    return error(Code::kInvalidArgument, "unexpected '", argv[2], "', want nothing after --version");
   }
   CADRE_ASSIGN(const LineParser::Parsed parsed, parser.parse(argc, argv));
   if (parsed.command == nullptr) return Command(PrintCommand{parsed.text});

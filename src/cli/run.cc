@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <optional>
@@ -25,6 +26,10 @@ Result<std::string> read_prompt(const std::string& path) {
   if (!from_stdin) file.open(path, std::ios::binary);
   std::istream& in = from_stdin ? std::cin : file;
   if (!in) return error(Code::kNotFound, "--file: cannot open '", path, "'");
+  std::error_code ignored;
+  if (!from_stdin && std::filesystem::is_directory(path, ignored)) {
+    return error(Code::kInvalidArgument, "--file: '", path, "' is a folder, want a file, or - for standard input");
+  }
   std::string text;
   char piece[1 << 16];
   while (in.read(piece, sizeof piece) || in.gcount() > 0) {
@@ -170,6 +175,8 @@ int execute(const RunCommand& command) {
   const bool cut = std::any_of(answers.begin(), answers.end(),
                                [](const Answer& answer) { return answer.finish == FinishReason::kCancelled; });
   if (cut) note("interrupted");
+  // A speed beside an error would look like success.
+  if (code != 0) return cut ? kExitInterrupted : code;
   char load[32];
   std::snprintf(load, sizeof load, ", loaded in %.2f s", load_s);
   double rehearsal_s = 0;
@@ -177,7 +184,7 @@ int execute(const RunCommand& command) {
   char rehearsal[40] = "";
   if (rehearsal_s > 0) std::snprintf(rehearsal, sizeof rehearsal, " (rehearsal %.2f s)", rehearsal_s);
   note(speed_text(engine, answers) + load + rehearsal);
-  return cut ? kExitInterrupted : code;
+  return cut ? kExitInterrupted : 0;
 }
 
 }  // namespace cadre::cli

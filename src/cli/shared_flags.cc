@@ -38,17 +38,26 @@ void add_adapters(Flags& flags) {
 
 void add_one_adapter(Flags& flags, const char* help) { flags.value("--adapter", "DIR[,option=value]...", help); }
 
-void add_machine(Flags& flags, const char* default_policy) {
+void add_machine(Flags& flags, const char* default_policy, PolicySource source) {
   flags.group("Machine");
-  flags.value("--backend", "POLICY",
-              "which backend runs the MoE layers: auto, NAME, 'require NAME', 'prefer NAME' or 'exclude NAME[,NAME]'; "
-              "default: CADRE_MOE_BACKEND from the environment, otherwise " +
-                  std::string(default_policy));
+  flags.value(
+      "--backend", "POLICY",
+      "which backend runs the MoE layers: auto, NAME, 'require NAME', 'prefer NAME' or 'exclude NAME[,NAME]'; "
+      "default: " +
+          std::string(source == PolicySource::kFlag ? "" : "CADRE_MOE_BACKEND from the environment, otherwise ") +
+          default_policy);
   flags.value("--threads", "N", "compute threads, 1 to 1024; default: the machine's hardware threads");
 }
 
 void add_limits(Flags& flags) {
   flags.value("--max-model-len", "N", "tokens of prompt and answer together; default: the model's context");
+  flags.value("--max-num-seqs", "N",
+              "sequences in one batch, others wait; default: 8, or as many as --use asks for; in a chat 1");
+  flags.value("--kv-cache-memory", "SIZE",
+              "memory for the state of sequences, in bytes or with K, M or G for powers of 1024; default: what the "
+              "sequences need, up to 4G");
+  flags.value("--max-loras", "N", "be ready for this many adapters at the same time; default: those given");
+  flags.value("--max-lora-rank", "R", "be ready for this rank on experts; default: that of the adapters given");
   flags.toggle("--check-weights", "look for NaN and infinity in every tensor of the model while loading");
 }
 
@@ -56,7 +65,7 @@ void add_sampling(Flags& flags) {
   flags.group("Generation (what is not given comes from the model's generation_config.json)");
   flags.value("--max-tokens", "N", "tokens of the answer at most; default: until the context is full");
   flags.value("--temperature", "X", "0 takes the most likely token (greedy); higher draws more freely");
-  flags.value("--top-k", "N", "draw among the N most likely tokens; 0 is all");
+  flags.value("--top-k", "N", "draw among the N most likely tokens; 0 and -1 are all");
   flags.value("--top-p", "X", "draw among the most likely tokens that reach this probability together, 0 to 1");
   flags.value("--min-p", "X", "drop tokens below this share of the best token's probability, 0 to 1");
   flags.value("--repetition-penalty", "X", "divide the logits of tokens seen in prompt or answer; 1 is none");
@@ -66,6 +75,12 @@ void add_sampling(Flags& flags) {
   flags.values("--stop", "TEXT", "end before this text");
   flags.value("--seed", "N", "the same seed draws the same tokens; default: a new one each time");
   flags.toggle("--ignore-eos", "go on after the model's end tokens, up to --max-tokens");
+}
+
+Result<std::string> read_model(const Flags& flags) {
+  CADRE_ASSIGN(std::string dir, flags.required("--model"));
+  CADRE_TRY(want_folder("--model", dir));
+  return dir;
 }
 
 Result<std::vector<AdapterSource>> read_adapters(const Flags& flags) {
@@ -91,7 +106,7 @@ Result<Policy> read_policy(const Flags& flags, const Environment& environment, c
 
 Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
   EngineOptions engine;
-  CADRE_ASSIGN(engine.model_dir, flags.required("--model"));
+  CADRE_ASSIGN(engine.model_dir, read_model(flags));
   CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));
@@ -107,10 +122,20 @@ void add_start(Flags& flags) {
   flags.toggle("--verbose", "say at the start which backend runs which MoE layers and how its rehearsal went");
 }
 
-Status read_limits(const Flags& flags, EngineOptions* engine) {
+Status read_limits(const Flags& flags, int default_sequences, EngineOptions* engine) {
   std::optional<std::int64_t> length;
   CADRE_TRY(flags.number("--max-model-len", &length, 1));
   engine->max_model_len = length.value_or(0);
+  std::optional<int> sequences, loras, rank;
+  CADRE_TRY(flags.number("--max-num-seqs", &sequences, 1, kMaxSequences));
+  CADRE_TRY(flags.number("--max-loras", &loras, 1, kMaxLoras));
+  CADRE_TRY(flags.number("--max-lora-rank", &rank, 1, kMaxLoraRank));
+  engine->max_num_seqs = sequences.value_or(default_sequences);
+  engine->max_loras = loras.value_or(0);
+  engine->max_lora_rank = rank.value_or(0);
+  if (const auto size = flags.text("--kv-cache-memory")) {
+    CADRE_ASSIGN(engine->kv_cache_memory, parse_bytes("--kv-cache-memory", *size));
+  }
   engine->check_weights = flags.given("--check-weights");
   return read_rehearse(flags, engine);
 }

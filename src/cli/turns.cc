@@ -18,6 +18,12 @@ std::string rate_text(double tokens, double seconds) {
   return text;
 }
 
+// Logits that are not finite end an answer by kInvalidFile.
+Status with_hint(const Status& error) {
+  if (error.code() != Code::kInvalidFile || error.message().find("--check-weights") != std::string::npos) return error;
+  return Status(error.code(), error.message() + "; --check-weights says whether a tensor of the model does");
+}
+
 }  // namespace
 
 double Answer::tokens_per_s() const {
@@ -57,7 +63,7 @@ Status generate(Engine& engine, std::span<Answer> answers, const Output& out, co
       }
       answer->text += event.text;
       answer->finish = event.finish;
-      answer->error = event.error;
+      answer->error = with_hint(event.error);
       on_event(*answer, event.text);
     }
   }

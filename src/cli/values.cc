@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <system_error>
@@ -82,12 +83,48 @@ Result<std::vector<std::int32_t>> parse_ids(std::string_view flag, std::string_v
   }
 }
 
-AdapterSource parse_adapter_dir(std::string_view text) {
+Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  std::string_view number = text;
+  double unit = 1;
+  if (number.ends_with("iB")) number.remove_suffix(2);
+  const bool named = number.size() < text.size();
+  const std::size_t at = number.empty() ? std::string_view::npos : kUnits.find(number.back());
+  if (at != std::string_view::npos) {
+    number.remove_suffix(1);
+    unit = std::pow(1024.0, static_cast<double>(at + 1));
+  }
+  double value = 0;
+  // Petabytes: what an engine takes at most.
+  if ((!named || unit > 1) && parse_number(number, &value) && value * unit >= 1 && value * unit <= 0x1p50) {
+    return static_cast<std::int64_t>(value * unit);
+  }
+  return error(Code::kInvalidArgument, flag, " is '", text, "', want bytes, e.g. 512M or 4G");
+}
+
+Status want_folder(std::string_view flag, const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_directory(path, ignored)) return {};
+  return error(Code::kInvalidArgument, flag, ": '", path, "' is a file, want a folder");
+}
+
+std::string folder_name(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::path folder = std::filesystem::absolute(path, ignored).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  return folder.has_filename() ? folder.filename().string() : path;
+}
+
+Result<AdapterSource> parse_adapter_dir(std::string_view flag, std::string_view text) {
   AdapterSource source;
   std::size_t comma = text.find(',');
   while (comma != std::string_view::npos && !starts_option(text.substr(comma + 1))) comma = text.find(',', comma + 1);
   source.dir = std::string(text.substr(0, comma));
   if (comma != std::string_view::npos) source.options = std::string(text.substr(comma + 1));
+  if (source.dir.ends_with(',') || source.options.ends_with(',')) {
+    return error(Code::kInvalidArgument, flag, " is '", text, "', which has an empty option, want DIR,option=value");
+  }
+  CADRE_TRY(want_folder(flag, source.dir));
   return source;
 }
 
@@ -103,7 +140,7 @@ Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text
                  name == "base" ? "the model without an adapter" : "the base and every adapter",
                  "; choose another name");
   }
-  AdapterSource source = parse_adapter_dir(text.substr(equals + 1));
+  CADRE_ASSIGN(AdapterSource source, parse_adapter_dir(flag, text.substr(equals + 1)));
   source.name = name;
   return source;
 }
@@ -147,12 +184,17 @@ std::string adapter_names(const std::vector<AdapterSource>& adapters) {
   return names;
 }
 
-Result<std::vector<std::string>> parse_use(std::string_view text, const std::vector<AdapterSource>& adapters) {
-  if (text.empty()) {
+Result<std::vector<std::string>> parse_use(const std::optional<std::string>& use,
+                                           const std::vector<AdapterSource>& adapters) {
+  if (!use) {
     if (adapters.empty()) return std::vector<std::string>{""};
     if (adapters.size() == 1) return std::vector<std::string>{adapters[0].name};
     return error(Code::kInvalidArgument, "several adapters are given and none is chosen, want --use with one of ",
                  adapter_names(adapters), ", or all");
+  }
+  const std::string& text = *use;
+  if (text.empty()) {
+    return error(Code::kInvalidArgument, "--use is empty, want one of ", adapter_names(adapters), ", or all");
   }
   if (text == "base") return std::vector<std::string>{""};
   if (text == "all") {

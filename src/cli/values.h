@@ -4,6 +4,7 @@
 #include <cadre/engine.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,16 @@ Result<double> parse_real(std::string_view flag, std::string_view text);  // fin
 // "1,2,3", with or without spaces after the commas; at least one.
 Result<std::vector<std::int32_t>> parse_ids(std::string_view flag, std::string_view text);
 
+// "4096", "512M", "1.5GiB": bytes, at least 1; K, M, G and T are powers of 1024.
+Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text);
+
+// A path that is there and is no folder is an error; one that is not there is for its reader to say.
+Status want_folder(std::string_view flag, const std::string& path);
+// The last part of a folder's path: "elements" of "adapters/elements/".
+std::string folder_name(const std::string& path);
+
 // "DIR[,option=value]...": the folder ends at the first comma that an option follows, since folders may hold commas.
-AdapterSource parse_adapter_dir(std::string_view text);
+Result<AdapterSource> parse_adapter_dir(std::string_view flag, std::string_view text);
 // "NAME=DIR[,option=value]...". "base" and "all" are not names: --use means something else by them.
 Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text);
 
@@ -29,9 +38,10 @@ Result<std::uint8_t> parse_targets(std::string_view flag, std::string_view text)
 // "ID=BIAS", added to the map.
 Status parse_logit_bias(std::string_view flag, std::string_view text, std::map<std::int32_t, float>* bias);
 
-// Which adapters `--use` means: "" stands for the base model. With no --use (an empty text): the base where no adapter
-// is given, the adapter where one is, an error where there are several.
-Result<std::vector<std::string>> parse_use(std::string_view text, const std::vector<AdapterSource>& adapters);
+// Which adapters `--use` means: "" stands for the base model. With no --use: the base where no adapter is given, the
+// adapter where one is, an error where there are several.
+Result<std::vector<std::string>> parse_use(const std::optional<std::string>& use,
+                                           const std::vector<AdapterSource>& adapters);
 
 // "base, spanish, jargon", for messages.
 std::string adapter_names(const std::vector<AdapterSource>& adapters);

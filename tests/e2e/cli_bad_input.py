@@ -125,6 +125,11 @@ class BadInput(CliTest):
 
     # ---- prompts ----
 
+    def test_stop_texts_need_a_tokenizer(self):
+        model = self.model_copy(without=("tokenizer.json",))
+        self.refused("usage", r"--stop ends an answer by its text, and .* has no tokenizer\.json",
+                     *self.run_on(model, "--stop", "x"))
+
     def test_ids_out_of_range(self):
         for ids in ("4096", "1,2,1000000", "-1"):
             self.refused("usage", ids.split(",")[-1], "run", "--model", demo(), "--prompt-ids", ids)
@@ -178,6 +183,19 @@ class BadInput(CliTest):
         self.refused_adapter((5,), "bias", self.patched_adapter(bias="all"))
         self.refused_adapter((4, 5), r"\br\b|rank", self.patched_adapter(r=0))
         self.refused_adapter((5,), "modules_to_save|score", self.patched_adapter(modules_to_save=["score"]))
+
+    def test_an_error_names_its_adapter_once(self):
+        outcome = self.cadre(*self.run_on(demo(), "--adapter", "gold=absent"), code=3)
+        self.assertEqual(outcome.err.count("adapter 'gold'"), 1, outcome.err)
+
+    def test_saved_modules_that_are_not_in_the_file(self):
+        self.refused_adapter((4,), "modules_to_save lists 'lm_head', and .*holds no tensor of it",
+                             self.patched_adapter(modules_to_save=["lm_head"]))
+
+    def test_an_adapter_of_scale_zero_is_told(self):
+        adapter = self.patched_adapter(lora_alpha=0)
+        outcome = self.cadre(*self.run_on(demo(), "--adapter", f"x={adapter}"))
+        self.assertRegex(outcome.err, r"note: adapter 'x': the scale is 0 in .*lora_alpha is 0.*changes nothing there")
 
     def test_truncated_adapter(self):
         adapter = self.adapter_copy(without=("adapter_model.safetensors",))

@@ -134,6 +134,27 @@ def read_safetensors(path):
     return tensors
 
 
+def write_nan(source, target, name):
+    """A copy of a file whose BF16 tensor `name` begins with a NaN."""
+    data = bytearray(pathlib.Path(source).read_bytes())
+    (size,) = struct.unpack_from("<Q", data)
+    info = json.loads(data[8 : 8 + size])[name]
+    assert info["dtype"] == "BF16", info
+    begin = 8 + size + info["data_offsets"][0]
+    data[begin : begin + 2] = b"\xc0\x7f"
+    pathlib.Path(target).write_bytes(data)
+
+
+def available_memory():
+    """Bytes that the program may take, as it counts them."""
+    (free,) = (int(line.split()[1]) * 1024 for line in pathlib.Path("/proc/meminfo").read_text().splitlines()
+               if line.startswith("MemAvailable:"))
+    group = pathlib.Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    return free
+
+
 def relative_error(got, want):
     difference = sum((a - b) ** 2 for a, b in zip(got, want, strict=True))
     return (difference / sum(b * b for b in want)) ** 0.5

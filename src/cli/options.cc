@@ -141,6 +141,7 @@ Result<Command> read_logits(const Flags& flags, const Environment&) {
   logits.engine.max_num_seqs = 1;
   if (const auto dir = flags.text("--adapter")) {
     CADRE_ASSIGN(AdapterSource source, parse_adapter_dir("--adapter", *dir));
+    CADRE_TRY(want_folder("--adapter", source.dir));
     source.name = logits.adapter = "adapter";
     logits.engine.adapters.push_back(std::move(source));
   }

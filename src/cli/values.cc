@@ -124,7 +124,6 @@ Result<AdapterSource> parse_adapter_dir(std::string_view flag, std::string_view 
   if (source.dir.ends_with(',') || source.options.ends_with(',')) {
     return error(Code::kInvalidArgument, flag, " is '", text, "', which has an empty option, want DIR,option=value");
   }
-  CADRE_TRY(want_folder(flag, source.dir));
   return source;
 }
 
@@ -141,6 +140,7 @@ Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text
                  "; choose another name");
   }
   CADRE_ASSIGN(AdapterSource source, parse_adapter_dir(flag, text.substr(equals + 1)));
+  CADRE_TRY(want_folder(flag, source.dir));
   source.name = name;
   return source;
 }

@@ -72,7 +72,6 @@ class Chat {
     std::string line;
     while (out_.ok()) {
       if (interactive_) out_.write("> ");
-      if (interactive_) clear_interrupt();
       switch (reader_.next(&line)) {
         case LineReader::Got::kEnd:
           if (interactive_) out_.write("\n");
@@ -84,6 +83,7 @@ class Chat {
             note("interrupted");
             return kExitInterrupted;
           }
+          clear_interrupt();
           out_.write("\n");
           note("Ctrl-D or /exit ends");
           continue;
@@ -139,7 +139,11 @@ class Chat {
       failed(answer.error);
       return;
     }
-    if (answer.finish == FinishReason::kCancelled) note("interrupted");
+    if (answer.finish == FinishReason::kCancelled) {
+      // This Ctrl-C has had its effect. One that came too late for the answer has it at the prompt.
+      if (interactive_) clear_interrupt();
+      note("interrupted");
+    }
     if (stderr_is_terminal()) note(speed_text(engine_, {&answer, 1}));
     // What was shown is what was said, an answer that was stopped included.
     history_.push_back({"user", std::move(text)});

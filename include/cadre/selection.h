@@ -58,6 +58,7 @@ enum class Reason : std::uint8_t {
   kGraphCapture,
   kWorkspace,
   kExcluded,
+  kRehearsal,
   kCount,  // number of reasons
 };
 

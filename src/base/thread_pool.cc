@@ -5,10 +5,25 @@
 namespace cadre {
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();  // a constructor that throws runs no destructor, and members must not go while workers wait on them
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+Result<std::unique_ptr<ThreadPool>> ThreadPool::start(int threads) {
+  try {
+    return std::make_unique<ThreadPool>(threads);
+  } catch (const std::exception& e) {
+    return error(Code::kOutOfMemory, "cannot start ", threads, " threads: ", e.what(), "; use fewer (--threads)");
+  }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -4,16 +4,21 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/result.h"
 
 namespace cadre {
 
 class ThreadPool {
  public:
-  // threads >= 1, the caller's thread included.
+  // threads >= 1, the caller's thread included. Throws std::system_error, with nothing left running, where the system
+  // starts fewer; `start` says so as a Status.
   explicit ThreadPool(int threads);
+  static Result<std::unique_ptr<ThreadPool>> start(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -26,6 +31,7 @@ class ThreadPool {
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
 
  private:
+  void stop();
   void work();
   void run_pieces();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/result.h"
+#include "engine/memory_plan.h"
 #include "lora/adapter_reader.h"
 
 namespace cadre {
@@ -28,8 +29,7 @@ Status check_name(const std::string& name) {
 Result<std::shared_ptr<const Adapter>> AdapterSet::read(const Model& model, const AdapterSource& source) const {
   CADRE_TRY(check_name(source.name));
   CADRE_ASSIGN(const AdapterOptions options, parse_adapter_options(source.options));
-  return read_adapter(source.dir, source.name, model.adapter_targets(), options)
-      .with_context("adapter '" + source.name + "'");
+  return read_adapter(source.dir, source.name, model.adapter_targets(), options);
 }
 
 std::shared_ptr<LoadedAdapter> AdapterSet::make(const AdapterSource& source, std::shared_ptr<const Adapter> adapter,
@@ -83,9 +83,14 @@ Status AdapterSet::grow(Runner& runner, const AdapterPlan& plan) {
     });
   };
   if (plan.slots <= runner.model().plan().slots && std::all_of(asked.begin(), asked.end(), covered)) return {};
-  CADRE_TRY(runner.model().prepare(gate_, select_, plan));
-  CADRE_TRY(runner.resize());
-  return attach(runner);
+  SelectOptions select = select_;
+  select.memory_left = available_memory();
+  CADRE_ASSIGN(PreparedModel prepared, runner.model().make_prepared(gate_, select, plan));
+  runner.model().exchange(prepared);
+  Status status = attach(runner);
+  if (status.ok()) status = runner.resize();
+  if (!status.ok()) runner.model().exchange(prepared);  // back to what was, adapters included
+  return status;
 }
 
 Result<AdapterInfo> AdapterSet::load(Runner& runner, const AdapterSource& source) {
@@ -97,10 +102,10 @@ Result<AdapterInfo> AdapterSet::load(Runner& runner, const AdapterSource& source
   plan.known.push_back(adapter);
   plan.slots = std::max(plan.slots, static_cast<int>(slot) + 1);
   CADRE_TRY(grow(runner, plan).with_context("adapter '" + source.name + "'"));
-  plan_ = plan;
-  slots_.resize(static_cast<std::size_t>(plan_.slots));
   const auto loaded = make(source, std::move(adapter), static_cast<int>(slot));
   CADRE_TRY(runner.model().attach(runner.stream(), loaded->info.slot, *loaded->adapter));
+  plan_ = plan;
+  slots_.resize(std::max(slots_.size(), static_cast<std::size_t>(plan_.slots)));
   slots_[slot] = loaded;
   by_name_[source.name] = loaded;  // a replaced version stays in its slot while requests hold it
   collect(runner);

@@ -1,6 +1,7 @@
 #include <cadre/engine.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <filesystem>
 
@@ -13,13 +14,29 @@
 
 namespace cadre {
 
+namespace {
+
+// Runs `call`; what the standard library throws (no memory, for the most part) becomes a Status at this edge.
+template <class F>
+auto guarded(F&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return error(Code::kOutOfMemory, "no memory is left for this call");
+  } catch (const std::exception& e) {
+    return error(Code::kInternal, "unexpected failure: ", e.what());
+  }
+}
+
+}  // namespace
+
 struct Engine::Impl {
   EngineOptions options;
   Prompts prompts;
   GenerationDefaults defaults;
   std::vector<std::int32_t> eos_ids;  // of config.json and generation_config.json
   MemoryPlan memory;
-  std::unique_ptr<ThreadPool> rehearsal_threads;
+  std::shared_ptr<ThreadPool> threads;
   std::unique_ptr<AdapterSet> adapters;
   std::unique_ptr<Runner> runner;
   std::vector<std::string> notes;
@@ -40,7 +57,8 @@ struct Engine::Impl {
 
 Status Engine::Impl::read_generation_defaults() {
   const std::string path = options.model_dir + "/generation_config.json";
-  if (std::filesystem::exists(path)) {
+  std::error_code no_error;  // a link that cannot be followed is refused by the read below
+  if (std::filesystem::symlink_status(path, no_error).type() != std::filesystem::file_type::not_found) {
     CADRE_ASSIGN(const Json json, Json::parse_file(path));
     CADRE_ASSIGN(defaults, read_generation_config(json));
   }
@@ -54,10 +72,17 @@ Status Engine::Impl::read_generation_defaults() {
 
 Status Engine::Impl::open(EngineOptions o) {
   options = std::move(o);
-  if (options.threads < 1 || options.max_num_seqs < 1 || options.max_num_batched_tokens < 1) {
-    return error(Code::kInvalidArgument, "threads, max_num_seqs and max_num_batched_tokens are ", options.threads, ", ",
-                 options.max_num_seqs, " and ", options.max_num_batched_tokens, ", want at least 1");
-  }
+  const auto within = [](const char* name, std::int64_t value, std::int64_t least, std::int64_t most) -> Status {
+    if (value >= least && value <= most) return {};
+    return error(Code::kInvalidArgument, name, " is ", value, ", want ", least, " to ", most);
+  };
+  CADRE_TRY(within("threads", options.threads, 1, 1024));
+  CADRE_TRY(within("max_num_seqs", options.max_num_seqs, 1, 4096));
+  CADRE_TRY(within("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
+  CADRE_TRY(within("max_model_len", options.max_model_len, 0, std::int64_t{1} << 31));
+  CADRE_TRY(within("max_loras", options.max_loras, 0, 4096));
+  CADRE_TRY(within("max_lora_rank", options.max_lora_rank, 0, 65536));
+  CADRE_TRY(within("kv_cache_memory", options.kv_cache_memory, 0, std::int64_t{1} << 50));
   options.max_num_batched_tokens = std::max<std::int64_t>(options.max_num_batched_tokens, options.max_num_seqs);
   const std::int64_t limit = options.memory_limit > 0 ? options.memory_limit : available_memory();
   CADRE_TRY(read_model_config(options.model_dir).status());  // a folder that is no model says so first
@@ -77,19 +102,20 @@ Status Engine::Impl::open(EngineOptions o) {
   model_options.progress = options.progress;
   CADRE_ASSIGN(std::unique_ptr<Model> model, Model::load(std::move(model_options)));
 
-  rehearsal_threads = std::make_unique<ThreadPool>(options.threads);
+  CADRE_ASSIGN(threads, ThreadPool::start(options.threads));
   SelectOptions select;
   select.policy = options.backend;
   select.base.max_tokens = static_cast<int>(options.max_num_batched_tokens);
   select.base.need_batch_invariance = options.batch_invariant;
   select.rehearse = static_cast<RehearseMode>(options.rehearse);
-  select.threads = rehearsal_threads.get();
+  select.threads = threads.get();
+  if (limit > 0) select.memory_left = limit - memory.weights;
   adapters = std::make_unique<AdapterSet>(options, make_moe_gate(options.backends), select);
   CADRE_TRY(adapters->prepare(*model, options.adapters));
 
   const MemoryPlan before = memory;
   CADRE_ASSIGN(memory, plan_cache(options, model->state_specs(), model->config().max_context));
-  memory.weights = before.weights;
+  memory.weights = before.weights + model->packed_bytes();
   memory.adapters = adapters->bytes();
   RunnerLimits limits;
   limits.max_tokens = options.max_num_batched_tokens;
@@ -97,6 +123,7 @@ Status Engine::Impl::open(EngineOptions o) {
   limits.max_logit_rows = std::min<std::int64_t>(limits.max_tokens, std::max<std::int64_t>(options.max_num_seqs, 32));
   limits.pages = memory.pages;
   limits.threads = options.threads;
+  limits.pool = threads;
   memory.workspace = Runner::workspace_bytes(*model, limits) +
                      limits.max_logit_rows * model->config().vocab * static_cast<std::int64_t>(2 * sizeof(float));
   CADRE_TRY(check_memory(memory, limit));
@@ -165,7 +192,7 @@ Result<std::uint64_t> Engine::Impl::submit(Request request) {
 void Engine::Impl::admit() {
   while (!waiting.empty() && static_cast<int>(running.size()) < options.max_num_seqs) {
     Sequence& next = *waiting.front();
-    if (!next.cancelled && !runner->pool().reserve(next.state, next.capacity())) return;
+    if (next.cancelled || !runner->pool().reserve(next.state, next.capacity())) return;
     running.push_back(std::move(waiting.front()));
     waiting.pop_front();
   }
@@ -207,6 +234,11 @@ Result<std::vector<Event>> Engine::Impl::step() {
     events.push_back(sequence->finish(FinishReason::kCancelled));
     done.push_back(sequence.get());
   }
+  // A request that is cancelled while it waits ends now, not when its turn would come.
+  for (const auto& sequence : waiting) {
+    if (sequence->cancelled) events.push_back(sequence->finish(FinishReason::kCancelled));
+  }
+  std::erase_if(waiting, [](const auto& sequence) { return sequence->cancelled; });
   for (Sequence* sequence : done) runner->pool().release(sequence->state);
   std::erase_if(running, [&](const auto& s) { return std::find(done.begin(), done.end(), s.get()) != done.end(); });
   if (!done.empty()) adapters->collect(*runner);
@@ -233,13 +265,15 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
-  auto impl = std::make_unique<Impl>();
-  CADRE_TRY(impl->open(std::move(options)));
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  return guarded([&]() -> Result<std::unique_ptr<Engine>> {
+    auto impl = std::make_unique<Impl>();
+    CADRE_TRY(impl->open(std::move(options)));
+    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  });
 }
 
 Result<AdapterInfo> Engine::load_adapter(const AdapterSource& source) {
-  Result<AdapterInfo> info = impl_->adapters->load(*impl_->runner, source);
+  Result<AdapterInfo> info = guarded([&] { return impl_->adapters->load(*impl_->runner, source); });
   impl_->refresh_reports();
   return info;
 }
@@ -252,8 +286,12 @@ Status Engine::unload_adapter(std::string_view name) {
 }
 
 std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->list(); }
-Result<std::uint64_t> Engine::submit(Request request) { return impl_->submit(std::move(request)); }
-Result<std::vector<Event>> Engine::step() { return impl_->step(); }
+Result<std::uint64_t> Engine::submit(Request request) {
+  return guarded([&] { return impl_->submit(std::move(request)); });
+}
+Result<std::vector<Event>> Engine::step() {
+  return guarded([&] { return impl_->step(); });
+}
 bool Engine::idle() const { return impl_->waiting.empty() && impl_->running.empty(); }
 
 bool Engine::cancel(std::uint64_t request) {
@@ -273,6 +311,7 @@ Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, 
   Impl& e = *impl_;
   CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, e.adapters->find(adapter));
   const std::int64_t vocab = vocab_size(), length = static_cast<std::int64_t>(ids.size());
+  if (ids.empty()) return error(Code::kInvalidArgument, "the sequence is empty, want at least one id");
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocab) return error(Code::kInvalidArgument, "id ", id, ", want 0 to ", vocab - 1);
   }
@@ -282,7 +321,8 @@ Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, 
   SequenceState state;
   if (!e.runner->pool().reserve(state, length)) {
     return error(Code::kLimitExceeded, "a sequence of ", length, " tokens does not fit in the cache, which has ",
-                 e.runner->pool().free_pages() * kPageSize, " tokens free; raise --max-model-len");
+                 e.runner->pool().free_pages() * kPageSize,
+                 " tokens free; raise max_model_len or wait for running requests");
   }
   std::vector<float> out;
   for (std::int64_t at = 0; at < length; at += piece) {
@@ -296,6 +336,12 @@ Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, 
     out.insert(out.end(), rows.begin(), rows.end());
   }
   e.runner->pool().release(state);
+  const auto bad = std::find_if(out.begin(), out.end(), [](float x) { return !std::isfinite(x); });
+  if (bad != out.end()) {
+    const std::int64_t at = bad - out.begin();
+    return error(Code::kInvalidFile, "the logit of token ", at % vocab, " at position ", at / vocab, " is ", *bad,
+                 ": the weights of the model or of the adapter are not finite; --check-weights names the tensor");
+  }
   return out;
 }
 

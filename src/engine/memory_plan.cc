@@ -59,8 +59,8 @@ Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpe
     if (o.max_model_len > 0 || fits < kPageSize) {
       return error(Code::kOutOfMemory, "one sequence of max_model_len ", plan.max_model_len, " tokens needs ",
                    size_text(for_one * page + slots), " of cache, and ", size_text(budget),
-                   " are allowed; raise --kv-cache-memory or lower --max-model-len", fits > 0 ? " to " : "",
-                   fits > 0 ? std::to_string(fits) : "");
+                   " are allowed; raise kv_cache_memory (--kv-cache-memory) or lower max_model_len (--max-model-len)",
+                   fits > 0 ? " to " : "", fits > 0 ? std::to_string(fits) : "");
     }
     std::ostringstream note;
     note << "max_model_len is lowered from the model's " << plan.max_model_len << " to " << fits

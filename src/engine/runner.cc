@@ -55,7 +55,6 @@ Runner::Runner(std::unique_ptr<Model> model, const RunnerLimits& limits, Communi
       limits_(limits),
       single_(make_single_communicator()),
       ranks_(ranks != nullptr ? ranks : single_.get()),
-      threads_(limits.threads),
       ops_(make_reference_ops()),
       stream_(model_->device().make_stream()) {}
 
@@ -94,6 +93,9 @@ Status Runner::resize() {
 Result<std::unique_ptr<Runner>> Runner::make(std::unique_ptr<Model> model, const RunnerLimits& limits,
                                              Communicator* ranks) {
   std::unique_ptr<Runner> r(new Runner(std::move(model), limits, ranks));
+  if (r->limits_.pool == nullptr) {
+    CADRE_ASSIGN(r->limits_.pool, ThreadPool::start(limits.threads));
+  }
   Device& device = r->model_->device();
   CADRE_ASSIGN(r->pool_, StatePool::make(device, r->model_->state_specs(), limits.pages,
                                          static_cast<std::int32_t>(limits.max_sequences)));

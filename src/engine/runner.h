@@ -26,6 +26,7 @@ struct RunnerLimits {
   std::int64_t max_logit_rows = 32;
   std::int64_t pages = 0;  // of the state pool
   int threads = 1;
+  std::shared_ptr<ThreadPool> pool;  // to share; null: one of `threads` threads is started
 };
 
 class Runner {
@@ -51,14 +52,13 @@ class Runner {
 
  private:
   Runner(std::unique_ptr<Model> model, const RunnerLimits& limits, Communicator* ranks);
-  Exec exec() { return {&model_->device(), stream_.get(), arena_.get(), &threads_, ranks_}; }
+  Exec exec() { return {&model_->device(), stream_.get(), arena_.get(), limits_.pool.get(), ranks_}; }
   Batch upload(std::span<const RunItem> items);
 
   std::unique_ptr<Model> model_;
   RunnerLimits limits_;
   std::unique_ptr<Communicator> single_;
   Communicator* ranks_;
-  ThreadPool threads_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Arena> arena_;

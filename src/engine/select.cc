@@ -1,7 +1,6 @@
 // The gate for those who embed it: select, specs as JSON, this machine, adapter checks.
 #include <cadre/engine.h>
 
-#include <filesystem>
 #include <thread>
 
 #include "base/result.h"
@@ -74,29 +73,9 @@ Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSo
   options.device = make_cpu_device();
   options.caps = this_device();
   CADRE_ASSIGN(const std::unique_ptr<Model> model, Model::load(std::move(options)));
-  std::error_code failure;
-  if (!std::filesystem::is_directory(source.dir, failure)) {
-    return error(Code::kNotFound, "adapter folder '", source.dir, "' ",
-                 std::filesystem::exists(source.dir, failure) ? "is no folder" : "is not there");
-  }
-  AdapterCheck check;
-  const auto adapter = read_adapter(source.dir, source.name, model->adapter_targets(), adapter_options);
-  if (adapter.ok()) {
-    check.usable = true;
-    check.text = report_text(**adapter);
-    std::vector<Json::Member> members = {{"usable", true}};
-    const Json report = report_json(**adapter);
-    members.insert(members.end(), report.members().begin(), report.members().end());
-    check.json = Json::object(std::move(members)).dump();
-    return check;
-  }
-  // Not the adapter's fault: a file that is not there, no memory, a bug.
-  const Code code = adapter.status().code();
-  if (code == Code::kNotFound || code == Code::kOutOfMemory || code == Code::kInternal) return adapter.status();
-  check.text = "not usable: " + adapter.status().message() + "\n";
-  check.json =
-      Json::object({{"usable", false}, {"code", code_info(code).name}, {"error", adapter.status().message()}}).dump();
-  return check;
+  CADRE_ASSIGN(const AdapterVerdict verdict,
+               judge_adapter(source.dir, source.name, model->adapter_targets(), adapter_options));
+  return AdapterCheck{.usable = verdict.usable, .text = verdict.text, .json = verdict.json.dump()};
 }
 
 }  // namespace cadre

@@ -15,6 +15,7 @@
 #include <cadre/selection.h>
 
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -54,6 +55,8 @@ class Backend {
   // Predicted seconds of one call with `tokens` rows; from bytes, operations and launches. Pure. Asked for refused
   // specs as well: 0 or a number that is not finite where the model has no answer.
   virtual double estimate(const Spec& spec, const Deployment& deployment, int tokens) const = 0;
+  // Bytes that prepare allocates for a copy of the weights; 0 where it uses them in place. Pure.
+  virtual std::int64_t prepared_bytes(const Spec&, const Deployment&) const { return 0; }
   // What prepare does to make the shape fit, e.g. padding, with its cost. Pure.
   virtual std::vector<std::string> remedies(const Spec&, const Deployment&) const { return {}; }
 
@@ -140,9 +143,11 @@ class Gate {
 
   // The backend to use, with the proof. kNoBackend with every reason where there is none; kInvalidArgument for a policy
   // that names no known backend and for a spec or a deployment that makes no sense (`validate`, where the op has one).
-  Result<Choice<Op>> select(const Spec& spec, const Deployment& deployment, const Policy& policy) const {
+  // `failed`: backends whose kernels have failed a rehearsal, with what was seen; they are refused for that.
+  Result<Choice<Op>> select(const Spec& spec, const Deployment& deployment, const Policy& policy,
+                            const std::map<std::string, std::string>& failed = {}) const {
     Selection selection;
-    CADRE_ASSIGN(const std::size_t chosen, examine(spec, deployment, policy, selection));
+    CADRE_ASSIGN(const std::size_t chosen, examine(spec, deployment, policy, failed, selection));
     CADRE_ASSIGN(Admission<Op> admission, Admission<Op>::admit(*backends_[chosen], spec, deployment));
     return Choice<Op>{std::move(admission), std::move(selection)};
   }
@@ -151,7 +156,7 @@ class Gate {
   Result<Selection> explain(const Spec& spec, const Deployment& deployment, const Policy& policy,
                             Status* why = nullptr) const {
     Selection selection;
-    Result<std::size_t> chosen = examine(spec, deployment, policy, selection);
+    Result<std::size_t> chosen = examine(spec, deployment, policy, {}, selection);
     if (!chosen.ok() && chosen.status().code() != Code::kNoBackend) return chosen.status();
     if (why != nullptr) *why = chosen.status();
     return selection;
@@ -159,7 +164,7 @@ class Gate {
 
  private:
   Result<std::size_t> examine(const Spec& spec, const Deployment& deployment, const Policy& policy,
-                              Selection& selection) const {
+                              const std::map<std::string, std::string>& failed, Selection& selection) const {
     std::vector<std::string> names;
     names.reserve(backends_.size());
     for (const auto* backend : backends_) names.emplace_back(backend->name());
@@ -175,6 +180,9 @@ class Gate {
       c.description = backend->description();
       c.refusals = std::move(verdict.refusals);
       c.waived = std::move(verdict.waived);
+      if (const auto it = failed.find(c.backend); it != failed.end()) {
+        c.refusals.push_back({Reason::kRehearsal, it->second, "agreement with cpu_reference"});
+      }
       c.admitted = c.refusals.empty();
       if (c.admitted) c.remedies = backend->remedies(spec, deployment);
       for (const auto& [tokens, share] : mix) {

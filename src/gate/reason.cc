@@ -51,6 +51,7 @@ const ReasonInfo& reason_info(Reason reason) {
       {"graph_capture", "graph capture"},
       {"workspace", "the workspace"},
       {"excluded", "the policy"},
+      {"rehearsal", "the rehearsal on this layer's weights"},
   }};
   return kTable[static_cast<std::size_t>(reason)];
 }

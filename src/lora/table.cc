@@ -29,6 +29,11 @@ Status LoraTable::set(Device& device, Stream& stream, int slot, const std::vecto
   CADRE_CHECK(slot >= 0 && slot < slots_ && terms.size() <= static_cast<std::size_t>(width_), "no such slot");
   std::vector<LoraEntry> entries(static_cast<std::size_t>(width_));
   std::vector<Buffer> buffers;
+  // Where this fails, copies may still be on their way into buffers that go.
+  struct Wait {
+    Stream& stream;
+    ~Wait() { stream.wait(); }
+  } const wait{stream};
   std::map<ViewKey, const void*> done;
   const auto pack = [&](const View& view) -> Result<const void*> {
     const ViewKey key{view.data, view.shape, view.stride};

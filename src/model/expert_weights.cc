@@ -10,8 +10,8 @@ class LoadedExperts final : public ExpertWeights {
   struct Expert {
     View gate, up, down, gate_bias, up_bias, down_bias;
   };
-  LoadedExperts(std::vector<Expert> experts, std::shared_ptr<const void> owner)
-      : experts_(std::move(experts)), owner_(std::move(owner)) {}
+  LoadedExperts(std::vector<Expert> experts, const WeightLoader& loader, ExpertNames names)
+      : experts_(std::move(experts)), checkpoint_(loader.checkpoint()), names_(std::move(names)) {}
 
   Result<View> gate(int e) const override { return at(e).gate; }
   Result<View> up(int e) const override { return at(e).up; }
@@ -19,12 +19,29 @@ class LoadedExperts final : public ExpertWeights {
   Result<View> gate_bias(int e) const override { return at(e).gate_bias; }
   Result<View> up_bias(int e) const override { return at(e).up_bias; }
   Result<View> down_bias(int e) const override { return at(e).down_bias; }
-  std::shared_ptr<const void> owner() const override { return owner_; }
+  std::shared_ptr<const void> owner() const override { return checkpoint_; }
+
+  std::string tensor_name(Projection part, int e) const override {
+    const std::string stacked = names_.module + "." + (part == kDown ? names_.stacked_down : names_.stacked_up);
+    if (checkpoint_->find(stacked) != nullptr) return stacked;
+    const std::string& name = part == kGate ? names_.gate : part == kUp ? names_.up : names_.down;
+    return names_.module + "." + std::to_string(e) + "." + name + ".weight";
+  }
+
+  void drop_pages() const override {
+    for (int e = 0; e < static_cast<int>(experts_.size()); ++e) {
+      for (const Projection part : {kGate, kUp, kDown}) {
+        const TensorInfo* tensor = checkpoint_->find(tensor_name(part, e));
+        if (tensor != nullptr) checkpoint_->drop_pages(*tensor);
+      }
+    }
+  }
 
  private:
   const Expert& at(int e) const { return experts_[static_cast<std::size_t>(e)]; }
   std::vector<Expert> experts_;
-  std::shared_ptr<const void> owner_;
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  ExpertNames names_;
 };
 
 // Every second element of dimension 0, from `first`.
@@ -98,7 +115,7 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
       }
     }
   }
-  return std::unique_ptr<ExpertWeights>(std::make_unique<LoadedExperts>(std::move(experts), loader.owner()));
+  return std::unique_ptr<ExpertWeights>(std::make_unique<LoadedExperts>(std::move(experts), loader, names));
 }
 
 }  // namespace cadre

@@ -10,11 +10,6 @@ View Linear::forward(const Step& step, View x) const {
   return out;
 }
 
-Status Linear::reserve(Device& device, Stream& stream, int slots) {
-  CADRE_ASSIGN(lora_, LoraTable::make(device, stream, slots, 1));
-  return {};
-}
-
 Status Linear::attach(Device& device, Stream& stream, int slot, const DenseLora& lora) {
   LowRank term = lora.delta;
   std::shared_ptr<const void> storage, replaced;
@@ -36,11 +31,6 @@ View Embedding::forward(const Step& step) const {
   const View out = step.alloc({step.batch.tokens, table_.dim(1)});
   step.ops.embed(step.exec, out, table_, step.batch, step.batch.any_adapter && lora_.used() ? &lora_ : nullptr);
   return out;
-}
-
-Status Embedding::reserve(Device& device, Stream& stream, int slots) {
-  CADRE_ASSIGN(lora_, LoraTable::make(device, stream, slots, 1));
-  return {};
 }
 
 Status Embedding::attach(Device& device, Stream& stream, int slot, const DenseLora& lora) {

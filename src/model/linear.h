@@ -40,8 +40,8 @@ class Linear {
   bool defined() const { return weight_.defined(); }
   const View& weight() const { return weight_; }
 
-  // The table for adapters; before the first attach.
-  Status reserve(Device& device, Stream& stream, int slots);
+  // The table that adapters are attached to. Model exchanges it for a larger one as a whole.
+  LoraTable& lora() { return lora_; }
   // Takes this rank's part of the adapter. Between batches only.
   Status attach(Device& device, Stream& stream, int slot, const DenseLora& lora);
   void detach(Device& device, Stream& stream, int slot);
@@ -58,7 +58,7 @@ class Embedding {
  public:
   View forward(const Step& step) const;  // [T, hidden]
   const View& table() const { return table_; }
-  Status reserve(Device& device, Stream& stream, int slots);
+  LoraTable& lora() { return lora_; }
   Status attach(Device& device, Stream& stream, int slot, const DenseLora& lora);
   void detach(Device& device, Stream& stream, int slot);
 

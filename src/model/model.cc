@@ -29,6 +29,17 @@ Status refuse_left_over(const std::string& dir, const WeightLoader& loader, cons
                "; the config is of another model or a newer version");
 }
 
+// What a packed copy of one layer's experts takes beyond the pages that it replaces, on this rank.
+std::int64_t beside_source(const MoeAdmission& admission) {
+  const LayerSpec& spec = admission.spec();
+  const Deployment& deployment = admission.deployment();
+  const std::int64_t packed = admission.backend().prepared_bytes(spec, deployment);
+  if (packed == 0) return 0;
+  const std::int64_t element = spec.weights.type == WeightType::kF32 ? 4 : 2;
+  return packed - element * (spec.activation.gated ? 3 : 2) * experts_per_rank(spec, deployment) * spec.expert_width() *
+                      intermediate_per_rank(spec, deployment);
+}
+
 }  // namespace
 
 Model::~Model() = default;
@@ -84,6 +95,7 @@ std::vector<LayerSelection> Model::requests(const Deployment& base, const Adapte
     Deployment deployment = base;
     deployment.device = options_.caps;
     deployment.adapters = demand(layer.target, plan);
+    deployment.activation_type = layer.spec.weights.type;  // F16 and F32 models are not rounded to BF16
     const Ranks& r = options_.ranks;
     deployment.tensor_parallel = r.expert_parallel ? 1 : r.size;
     deployment.expert_parallel = r.expert_parallel ? r.size : 1;
@@ -114,10 +126,10 @@ Result<std::pair<MoeAdmission, std::unique_ptr<Experts>>> Model::choose(const Mo
                                         [&](const MoeLayer& layer) { return layer.layer == group.layers.front(); });
   ThreadPool alone(1);
   ThreadPool& threads = options.threads != nullptr ? *options.threads : alone;
-  Policy policy = options.policy;
+  std::map<std::string, std::string> failed;  // backends whose rehearsal failed, with what was seen
   std::vector<std::string> warnings;
   while (true) {
-    CADRE_ASSIGN(Choice<MoeOp> choice, gate.select(group.spec, group.deployment, policy));
+    CADRE_ASSIGN(Choice<MoeOp> choice, gate.select(group.spec, group.deployment, options.policy, failed));
     CADRE_ASSIGN(std::unique_ptr<Experts> experts, prepare_layer(choice.admission, first));
     group.selection = std::move(choice.selection);
     if (options.rehearse == RehearseMode::kOff) return std::pair(choice.admission, std::move(experts));
@@ -139,47 +151,82 @@ Result<std::pair<MoeAdmission, std::unique_ptr<Experts>>> Model::choose(const Mo
       group.selection.warnings.insert(group.selection.warnings.begin(), warnings.begin(), warnings.end());
       return std::pair(choice.admission, std::move(experts));
     }
-    Status failure = std::move(report).status().with_context("backend " + group.selection.chosen);
-    if (policy.kind == PolicyKind::kRequire) return failure;
-    warnings.push_back(failure.message() + "; the next admitted backend takes over");
-    if (policy.kind != PolicyKind::kExclude) policy = {.kind = PolicyKind::kExclude, .names = {}, .origin = ""};
-    policy.names.push_back(group.selection.chosen);
-    policy.origin = (options.policy.kind == PolicyKind::kExclude ? options.policy.origin + " and " : "") +
-                    std::string("failed rehearsal");
+    if (report.status().code() != Code::kInternal) return report.status();  // not about the kernel: memory, an adapter
+    warnings.push_back("backend " + group.selection.chosen + ": " + report.status().message() +
+                       "; the next admitted backend takes over");
+    failed[group.selection.chosen] = report.status().message();
   }
 }
 
-Status Model::prepare(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan) {
-  std::vector<LayerSelection> selections = requests(options.base, plan);
-  std::vector<std::pair<MoeMixer*, std::unique_ptr<Experts>>> prepared;
-  for (LayerSelection& group : selections) {
+Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan) {
+  PreparedModel prepared;
+  // Where this fails, copies may still be on their way into memory that goes.
+  struct Wait {
+    Stream& stream;
+    ~Wait() { stream.wait(); }
+  } const wait{*stream_};
+  prepared.selections = requests(options.base, plan);
+  prepared.plan = plan;
+  std::int64_t extra = 0;
+  for (LayerSelection& group : prepared.selections) {
+    const std::string where = "MoE layer " + std::to_string(group.layers.front());
+    // Foreseen before anything is packed.
+    CADRE_ASSIGN(const Choice<MoeOp> foreseen,
+                 gate.select(group.spec, group.deployment, options.policy).with_context(where));
+    extra += static_cast<std::int64_t>(group.layers.size()) * beside_source(foreseen.admission);
+  }
+  if (options.memory_left >= 0 && extra > options.memory_left) {
+    return error(Code::kOutOfMemory, "packed copies of the experts need ", extra >> 20, " MiB beyond the weights, and ",
+                 options.memory_left >> 20,
+                 " MiB are left; use a backend that packs nothing (require cpu_reference) or a ",
+                 "machine with more memory");
+  }
+  for (LayerSelection& group : prepared.selections) {
     auto chosen = choose(gate, options, group);
     if (!chosen.ok()) {
       return std::move(chosen).status().with_context("MoE layer " + std::to_string(group.layers.front()));
     }
+    const bool packs = chosen->first.backend().prepared_bytes(group.spec, group.deployment) > 0;
+    prepared.packed_bytes += static_cast<std::int64_t>(group.layers.size()) * beside_source(chosen->first);
     for (MoeLayer& layer : builder_->moe_layers) {
       if (std::find(group.layers.begin(), group.layers.end(), layer.layer) == group.layers.end()) continue;
       std::unique_ptr<Experts> experts = std::move(chosen->second);  // of the first layer; empty for the others
       if (experts == nullptr) {
-        CADRE_ASSIGN(experts, prepare_layer(chosen->first, layer));
+        Result<std::unique_ptr<Experts>> made = prepare_layer(chosen->first, layer);
+        if (!made.ok()) return std::move(made).status().with_context("MoE layer " + std::to_string(layer.layer));
+        experts = std::move(*made);
       }
-      prepared.emplace_back(layer.mixer, std::move(experts));
+      if (packs) layer.weights->drop_pages();
+      prepared.experts.emplace_back(layer.mixer, std::move(experts));
       if (options_.progress) {
-        options_.progress(0.5 + 0.5 * static_cast<double>(prepared.size()) /
+        options_.progress(0.5 + 0.5 * static_cast<double>(prepared.experts.size()) /
                                     static_cast<double>(builder_->moe_layers.size()));
       }
     }
   }
-  if (plan.slots > 0) {
-    for (const DenseSite& site : builder_->sites) {
-      CADRE_TRY(site.linear != nullptr ? site.linear->reserve(*options_.device, *stream_, plan.slots)
-                                       : site.embedding->reserve(*options_.device, *stream_, plan.slots));
+  if (plan.slots > plan_.slots) {
+    for (std::size_t i = 0; i < builder_->sites.size(); ++i) {
+      CADRE_ASSIGN(LoraTable table, LoraTable::make(*options_.device, *stream_, plan.slots, 1));
+      prepared.tables.push_back(std::move(table));
     }
   }
-  stream_->wait();
-  for (auto& [mixer, experts] : prepared) mixer->set_experts(std::move(experts));
-  selections_ = std::move(selections);
-  plan_ = plan;
+  return prepared;
+}
+
+void Model::exchange(PreparedModel& prepared) {
+  for (auto& [mixer, experts] : prepared.experts) mixer->swap_experts(experts);
+  for (std::size_t i = 0; i < prepared.tables.size(); ++i) {
+    const DenseSite& site = builder_->sites[i];
+    std::swap(site.linear != nullptr ? site.linear->lora() : site.embedding->lora(), prepared.tables[i]);
+  }
+  std::swap(selections_, prepared.selections);
+  std::swap(packed_bytes_, prepared.packed_bytes);
+  std::swap(plan_, prepared.plan);
+}
+
+Status Model::prepare(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan) {
+  CADRE_ASSIGN(PreparedModel prepared, make_prepared(gate, options, plan));
+  exchange(prepared);
   return {};
 }
 

@@ -50,6 +50,17 @@ struct SelectOptions {
   Deployment base;  // its device, ranks and adapters are the model's to fill in
   RehearseMode rehearse = RehearseMode::kOff;
   ThreadPool* threads = nullptr;  // for the rehearsal; null: the caller's thread alone
+  // Bytes that packed copies may take beyond the weights they replace; negative: any.
+  std::int64_t memory_left = -1;
+};
+
+// Everything that a choice of backends and a plan for adapters bring, made beside what is in use.
+struct PreparedModel {
+  std::vector<std::pair<MoeMixer*, std::unique_ptr<Experts>>> experts;
+  std::vector<LoraTable> tables;  // by site; empty: the present ones are large enough
+  std::vector<LayerSelection> selections;
+  AdapterPlan plan;
+  std::int64_t packed_bytes = 0;
 };
 
 class Model {
@@ -58,9 +69,14 @@ class Model {
   static Result<std::unique_ptr<Model>> load(ModelOptions options);
   ~Model();
 
-  // Chooses and prepares a backend for every MoE layer, and rehearses each. Again, with a larger plan, when no batch is
-  // running; all slots are empty then. Nothing changes where it fails.
+  // Chooses and prepares a backend for every MoE layer, and rehearses each.
   Status prepare(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan);
+  // The same in two steps, for a larger plan while adapters are attached: make it, then exchange it with what is in
+  // use, between batches. The slots of what comes in are empty; what goes out keeps its adapters, for exchanging back.
+  Result<PreparedModel> make_prepared(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan);
+  void exchange(PreparedModel& prepared);
+  // Bytes that packed copies of the experts take beyond the file's pages that they replace.
+  std::int64_t packed_bytes() const { return packed_bytes_; }
   const std::vector<LayerSelection>& selections() const { return selections_; }
   // The layers as `prepare` would ask for them, without preparing: for explain.
   std::vector<LayerSelection> requests(const Deployment& base, const AdapterPlan& plan) const;
@@ -100,6 +116,7 @@ class Model {
   AdapterPlan plan_;
   std::vector<LayerSelection> selections_;
   std::uint64_t weight_bytes_ = 0;
+  std::int64_t packed_bytes_ = 0;
   std::vector<std::string> notes_;
 };
 

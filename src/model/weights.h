@@ -23,7 +23,7 @@ class WeightLoader {
 
   bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
   const std::string& folder() const { return checkpoint_->folder(); }
-  std::shared_ptr<const void> owner() const { return checkpoint_; }
+  std::shared_ptr<const Checkpoint> checkpoint() const { return checkpoint_; }
   Device& device() { return *device_; }
 
   // The file's tensor as a host view of exactly this shape. Refuses a missing tensor, another shape, a type that is

@@ -42,4 +42,20 @@ Status check_attach(const MoeAdmission& admission, int slot, const LayerLora& lo
   return {};
 }
 
+std::vector<LowRank> terms_of_shard(const LayerLora& lora, const LayerSpec& spec, const ExpertShard& shard) {
+  const auto [first, last] = shard.experts(spec.experts);
+  const auto [begin, end] = shard.intermediate(spec.intermediate);
+  std::vector<LowRank> terms;
+  terms.reserve(static_cast<std::size_t>(3 * (last - first)));
+  for (const std::vector<LowRank>* part : {&lora.gate, &lora.up, &lora.down}) {
+    for (std::int64_t e = first; e < last; ++e) {
+      LowRank term = part->empty() ? LowRank{} : (*part)[static_cast<std::size_t>(e)];
+      if (term.rank() > 0 && part == &lora.down) term.a = term.a.slice(1, begin, end);
+      if (term.rank() > 0 && part != &lora.down) term.b = term.b.slice(0, begin, end);
+      terms.push_back(term);
+    }
+  }
+  return terms;
+}
+
 }  // namespace cadre

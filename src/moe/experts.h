@@ -22,6 +22,10 @@ class ExpertWeights {
   virtual Result<View> up_bias(int expert) const = 0;
   virtual Result<View> down_bias(int expert) const = 0;
   virtual std::shared_ptr<const void> owner() const = 0;
+  // The file's name of one of the matrices, for messages.
+  virtual std::string tensor_name(Projection, int /*expert*/) const { return "an expert's matrix"; }
+  // The mapped pages are not needed for now: a backend has a copy of its own. They are read again where they are.
+  virtual void drop_pages() const {}
 };
 
 // The part of a layer that this rank holds: a slice of every expert's intermediate width, or whole experts.
@@ -86,5 +90,9 @@ MoeGate make_moe_gate(const std::vector<const MoeBackend*>& extra = {});
 
 // What every backend refuses in common terms: an adapter beyond what was admitted.
 Status check_attach(const MoeAdmission& admission, int slot, const LayerLora& lora);
+
+// An adapter's terms for the experts of one rank, cut to its share: [gate, up, down][expert of the rank], rank 0 where
+// there is nothing. Views of the adapter's own memory.
+std::vector<LowRank> terms_of_shard(const LayerLora& lora, const LayerSpec& spec, const ExpertShard& shard);
 
 }  // namespace cadre

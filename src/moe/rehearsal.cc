@@ -146,6 +146,10 @@ Status compare(const std::vector<float>& got, const std::vector<float>& want, co
     }
     worst = std::max(worst, std::isfinite(difference) ? std::sqrt(difference) : INFINITY);
   }
+  if (!std::isfinite(norm)) {
+    return error(Code::kInvalidFile, "rehearsal ", what, ": the result of cpu_reference itself is not finite, so this ",
+                 "layer's weights hold NaN, infinity or absurd numbers; --check-weights names the tensor");
+  }
   const double relative = norm > 0 ? worst / norm : worst;
   error_out = std::max(error_out, relative);
   if (relative <= kRehearsalBound) return {};

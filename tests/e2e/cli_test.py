@@ -533,6 +533,8 @@ class AdapterCheck(CliTest):
         self.assertFalse(value["usable"])
         self.assertIn(value["code"], ("invalid_file", "unsupported"))
         self.assertIn("bind to nothing", value["error"])
+        self.assertEqual(value["name"], "elements")
+        self.assertEqual(len(value["left_over"]), 20)
         self.refused("not_found", "absent", "adapter", "check", "--model", demo(), "--adapter", "absent")
         self.refused("usage", "orientation", "adapter", "check", "--model", demo(), "--adapter",
                      f"{demo()}/adapters/elements,orientation=sideways")

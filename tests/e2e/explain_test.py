@@ -252,7 +252,7 @@ class Rehearsal(CliTest):
 
     def test_run(self):
         line, last = self.run_verbose()
-        self.assertRegex(line, r"cpu_\w+ by auto \(default\), rehearsed in [\d.]+ m?s, error \S+ of a row's norm, "
+        self.assertRegex(line, r"cpu_\w+ by auto \(default\), rehearsed in [\d.]+ [mu]?s, error \S+ of a row's norm, "
                                r"8 rows took [\d.]+ [mu]s$")
         self.assertRegex(last, r"loaded in [\d.]+ s \(rehearsal [\d.]+ s\)$")
         line, last = self.run_verbose("--rehearse", "full")
@@ -283,8 +283,8 @@ class Check(CliTest):
 
     def test_not_there(self):
         command = ["adapter", "check", "--model", demo(), "--adapter"]
-        self.refused("not_found", "adapter folder 'absent' is not there", *command, "absent")
-        self.refused("not_found", "is no folder", *command, demo() / "config.json")
+        self.refused("not_found", "absent is not there; want a folder", *command, "absent")
+        self.refused("usage", "is a file, want a folder", *command, demo() / "config.json")
         with tempfile.TemporaryDirectory() as folder:
             self.refused("not_found", "adapter_config.json", *command, folder)
         # Options are looked at first: nothing is opened for a wrong one.

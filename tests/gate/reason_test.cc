@@ -36,6 +36,7 @@ TEST(Reason, CodesAreWhereTheyBelong) {
       {Reason::kActivationFormat, "activation_format"},
       {Reason::kWorkspace, "workspace"},
       {Reason::kExcluded, "excluded"},
+      {Reason::kRehearsal, "rehearsal"},
   };
   for (const auto& [reason, code] : pairs) EXPECT_EQ(reason_info(reason).code, code);
 }

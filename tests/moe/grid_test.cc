@@ -128,6 +128,14 @@ TEST(Grid, EveryReasonIsSeen) {
   for (const Candidate& c : excluded->candidates) {
     for (const Refusal& refusal : c.refusals) seen.emplace(reason_info(refusal.code).code);
   }
+  // And so does that of a rehearsal that failed, after which the next one takes over.
+  const Result<Choice<MoeOp>> next =
+      catalogue_gate().select(spec_of("qwen3-30b-a3b"), on("b200"), {}, {{"trtllm_monolithic", "row 3 off by 0.5"}});
+  ASSERT_TRUE(next.ok()) << next.status().message();
+  EXPECT_NE(next->selection.chosen, "trtllm_monolithic");
+  for (const Candidate& c : next->selection.candidates) {
+    for (const Refusal& refusal : c.refusals) seen.emplace(reason_info(refusal.code).code);
+  }
   for (int i = 0; i < static_cast<int>(Reason::kCount); ++i) {
     EXPECT_TRUE(seen.contains(std::string(reason_info(static_cast<Reason>(i)).code)))
         << reason_info(static_cast<Reason>(i)).code;

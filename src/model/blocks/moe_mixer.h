@@ -23,7 +23,7 @@ class MoeMixer final : public Mixer {
  public:
   View forward(const Step& step, View x) const override;
   Status build(Builder& builder, const MoeOptions& options);
-  void set_experts(std::unique_ptr<Experts> experts) { experts_ = std::move(experts); }
+  void swap_experts(std::unique_ptr<Experts>& experts) { experts_.swap(experts); }
   Experts* experts() const { return experts_.get(); }
 
  private:

@@ -247,22 +247,7 @@ class CpuReferenceExperts final : public Experts {
   Status attach(int slot, const LayerLora& lora) override {
     CADRE_TRY(check_attach(admission_, slot, lora));
     if (lora.empty()) return {};
-    const auto [begin, end] = shard_.intermediate(layer_.spec.intermediate);
-    std::vector<LowRank> terms(static_cast<std::size_t>(kParts * layer_.local));
-    const std::vector<LowRank>* parts[kParts] = {&lora.gate, &lora.up, &lora.down};
-    for (int part = 0; part < kParts; ++part) {
-      for (std::int64_t e = 0; e < layer_.local && !parts[part]->empty(); ++e) {
-        LowRank term = (*parts[part])[static_cast<std::size_t>(layer_.first + e)];
-        if (term.rank() == 0) continue;
-        if (part == kDownPart) {
-          term.a = term.a.slice(1, begin, end);
-        } else {
-          term.b = term.b.slice(0, begin, end);
-        }
-        terms[static_cast<std::size_t>(part * layer_.local + e)] = term;
-      }
-    }
-    return lora_.set(*device_, *stream_, slot, terms);
+    return lora_.set(*device_, *stream_, slot, terms_of_shard(lora, layer_.spec, shard_));
   }
 
   void detach(int slot) override {
@@ -316,7 +301,11 @@ class CpuReferenceExperts final : public Experts {
 
 Result<std::unique_ptr<Experts>> prepare_cpu_reference(const MoeAdmission& admission, const ExpertInputs& inputs) {
   auto experts = std::make_unique<CpuReferenceExperts>(admission, inputs);
-  CADRE_TRY(experts->load(*inputs.weights));
+  Status status = experts->load(*inputs.weights);
+  if (!status.ok()) {
+    inputs.stream->wait();  // copies may still be on their way into memory that goes now
+    return status;
+  }
   return std::unique_ptr<Experts>(std::move(experts));
 }
 

@@ -33,6 +33,11 @@ Status PackedAdapters::set(Device& device, Stream& stream, int slot, const std::
                          std::array<std::int64_t, View::kMaxRank>, int, std::int64_t>;
   std::map<Key, const std::byte*> done;
   std::vector<Buffer> buffers;
+  // Where this fails, copies may still be on their way into buffers that go.
+  struct Wait {
+    Stream& stream;
+    ~Wait() { stream.wait(); }
+  } const wait{stream};
   const auto put = [&](const View& v, int block, std::int64_t k_padded) -> Result<const std::byte*> {
     const Key key{v.data, v.shape, v.stride, block, k_padded};
     if (const auto it = done.find(key); it != done.end()) return it->second;

@@ -45,6 +45,12 @@ class CpuVector final : public MoeBackend {
     return 20e-6 + read + multiply;
   }
 
+  std::int64_t prepared_bytes(const LayerSpec& spec, const Deployment& deployment) const override {
+    const std::int64_t matrices = spec.activation.gated ? 3 : 2;
+    return 2 * matrices * experts_per_rank(spec, deployment) * spec.expert_width() *
+           cpu_vector::round_up(intermediate_per_rank(spec, deployment), kCpuVectorRecord.intermediate_multiple);
+  }
+
   std::vector<std::string> remedies(const LayerSpec& spec, const Deployment& deployment) const override {
     const std::int64_t real = intermediate_per_rank(spec, deployment);
     const std::int64_t padded = cpu_vector::round_up(real, kCpuVectorRecord.intermediate_multiple);

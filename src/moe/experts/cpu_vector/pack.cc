@@ -37,6 +37,19 @@ void pack(const View& m, PackedType type, int block, std::int64_t k_padded, std:
   }
 }
 
+bool all_finite(PackedType type, const std::byte* packed, std::int64_t bytes) {
+  // An exponent of all ones; counted without a branch, so that the loop runs in vectors.
+  std::int64_t bad = 0;
+  if (type == PackedType::kBF16) {
+    const std::uint16_t* words = reinterpret_cast<const std::uint16_t*>(packed);
+    for (std::int64_t i = 0; i < bytes / 2; ++i) bad += (words[i] & 0x7f80u) == 0x7f80u ? 1 : 0;
+  } else {
+    const std::uint32_t* words = reinterpret_cast<const std::uint32_t*>(packed);
+    for (std::int64_t i = 0; i < bytes / 4; ++i) bad += (words[i] & 0x7f800000u) == 0x7f800000u ? 1 : 0;
+  }
+  return bad == 0;
+}
+
 void prefer_huge_pages(void* memory, std::size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t kHuge = std::uintptr_t{2} << 20;  // of x86-64; with larger ones the system rounds for itself

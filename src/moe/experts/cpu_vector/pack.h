@@ -25,6 +25,9 @@ PackedType packed_type(DType dtype);
 // `m` is any strided host view [n, k], k <= k_padded, of the dtype that `type` was made for. Fills packed_bytes.
 void pack(const View& m, PackedType type, int block, std::int64_t k_padded, std::byte* out);
 
+// Whether no packed number is NaN or infinite.
+bool all_finite(PackedType type, const std::byte* packed, std::int64_t bytes);
+
 // Asks the system to back memory that is read in long streams with huge pages, where it can: one core reads 10 to 40 %
 // faster, the more the more rows share a weight.
 void prefer_huge_pages(void* memory, std::size_t bytes);

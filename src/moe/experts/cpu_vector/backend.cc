@@ -1,9 +1,8 @@
 #include "moe/experts/cpu_vector/backend.h"
 
-#include <algorithm>
-#include <cmath>
 #include <sstream>
 
+#include "moe/cpu_cost.h"
 #include "moe/experts/cpu_vector/experts.h"
 #include "moe/experts/cpu_vector/pack.h"
 #include "moe/experts/cpu_vector/record.h"
@@ -20,29 +19,16 @@ class CpuVector final : public MoeBackend {
     return check_record(kCpuVectorRecord, spec, deployment);
   }
 
-  // Reading the weights of the experts that rows reach, plus multiplying: with a few rows for each expert the two
-  // hardly overlap, and elsewhere one of them is small.
+  // GFLOP/s of one core of a two-core guest of a Sapphire Rapids server: with AVX-512 of whole layers, with AVX2 and
+  // with neither of the kernels alone.
   double estimate(const LayerSpec& spec, const Deployment& deployment, int tokens) const override {
     const DeviceCaps& device = deployment.device;
-    // One core of a two-core guest of a Sapphire Rapids server, in GFLOP/s with AVX-512 (whole layers),
-    // AVX2 and neither (kernels alone), and 13 GB/s.
-    const double core_gflop_s = device.avx512 ? 135 : device.avx2 ? 65 : 22;
-    const double gflop_s = core_gflop_s * std::max(device.cores, 1);
-    const double gb_s = device.memory_gb_s > 0 ? device.memory_gb_s : std::min(13.0 * std::max(device.cores, 1), 250.0);
-    const double matrices = spec.activation.gated ? 3 : 2;
-    const double padded = static_cast<double>(
+    return cpu_moe_seconds(
+        spec, deployment, tokens,
+        device.avx512 ? 135
+        : device.avx2 ? 65
+                      : 22,
         cpu_vector::round_up(intermediate_per_rank(spec, deployment), kCpuVectorRecord.intermediate_multiple));
-    const double width = static_cast<double>(spec.expert_width()), experts = std::max(spec.experts, 1);
-    const double pairs = static_cast<double>(tokens) * spec.top_k / std::max(deployment.expert_parallel, 1);
-    // Experts that uniform routing reaches.
-    const double reached = experts / std::max(deployment.expert_parallel, 1) *
-                           (1 - std::pow(1 - std::min(spec.top_k / experts, 1.0), tokens));
-    const double matrix = matrices * width * padded;
-    const double adapters =
-        deployment.adapters.any() ? matrices * deployment.adapters.max_rank * (width + padded) : 0.0;
-    const double read = (2 * reached * (matrix + adapters) + 16 * pairs * width) / (gb_s * 1e9);
-    const double multiply = 2 * pairs * (matrix + adapters) / (gflop_s * 1e9);
-    return 20e-6 + read + multiply;
   }
 
   std::int64_t prepared_bytes(const LayerSpec& spec, const Deployment& deployment) const override {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/nearest.h"
 #include "base/result.h"
 #include "cli/commands.h"
 #include "cli/signals.h"

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <system_error>
 
+#include "base/nearest.h"
 #include "base/result.h"
 
 namespace cadre::cli {
@@ -30,20 +31,6 @@ std::string_view trim(std::string_view text) {
 bool starts_option(std::string_view text) {
   const std::size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_");
   return end != std::string_view::npos && end > 0 && text[end] == '=';
-}
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -209,16 +196,6 @@ Result<std::vector<std::string>> parse_use(const std::optional<std::string>& use
   }
   return error(Code::kNotFound, "--use: no adapter is named '", text, "'", nearest_hint(text, known),
                " (known: ", adapter_names(adapters), ", or all); load it with --adapter ", text, "=DIR");
-}
-
-std::string nearest_hint(std::string_view typed, std::span<const std::string> known) {
-  if (known.empty() || typed.size() > 64) return {};
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(typed, a) < edit_distance(typed, b);
-  });
-  // A third of the letters may be wrong, and two always: that is a slip, more is another word.
-  if (edit_distance(typed, *nearest) > std::max<std::size_t>(2, nearest->size() / 3)) return {};
-  return ", did you mean '" + *nearest + "'?";
 }
 
 }  // namespace cadre::cli

@@ -46,7 +46,4 @@ Result<std::vector<std::string>> parse_use(const std::optional<std::string>& use
 // "base, spanish, jargon", for messages.
 std::string adapter_names(const std::vector<AdapterSource>& adapters);
 
-// ", did you mean 'NEAREST'?" where one of `known` is near enough to be meant, otherwise empty.
-std::string nearest_hint(std::string_view typed, std::span<const std::string> known);
-
 }  // namespace cadre::cli

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "base/nearest.h"
 #include "gate/gate.h"
 
 namespace cadre::gate_internal {
@@ -59,20 +60,6 @@ std::string join(const std::vector<std::string>& parts, const char* separator) {
 
 std::string reasons_of(const Candidate& c) { return gate_internal::reasons(c.refusals); }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
-
 std::string times(double factor) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1fx", factor);
@@ -90,13 +77,7 @@ Status check_names(const Policy& policy, const std::vector<std::string>& known) 
   }
   for (const std::string& name : policy.names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-      return edit_distance(name, a) < edit_distance(name, b);
-    });
-    std::string hint;
-    if (nearest != known.end() && edit_distance(name, *nearest) <= std::max<std::size_t>(2, nearest->size() / 3)) {
-      hint = ", did you mean '" + *nearest + "'?";
-    }
+    const std::string hint = nearest_hint(name, known);
     return error(Code::kInvalidArgument, policy.origin, ": unknown backend '", name, "'", hint,
                  hint.empty() ? ", want one of: " : " (known: ", join(known, ", "), hint.empty() ? "" : ")");
   }

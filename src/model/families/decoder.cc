@@ -60,6 +60,20 @@ Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t laye
   return sparse;
 }
 
+Result<LayerSpec> read_softmax_experts(const ModelConfig& c, std::string_view size_key) {
+  LayerSpec spec;
+  CADRE_ASSIGN(spec.activation.kind, config_activation(c.json, "hidden_act", "silu"));
+  CADRE_ASSIGN(const std::int64_t experts, config_int(c.json, {"num_experts", "num_local_experts"}, 1, kMaxExperts));
+  CADRE_ASSIGN(const std::int64_t top_k, config_int(c.json, {"num_experts_per_tok"}));
+  CADRE_ASSIGN(spec.intermediate, config_int(c.json, {size_key}));
+  CADRE_ASSIGN(spec.routing.renormalize, c.json.get_bool_or("norm_topk_prob", false));
+  spec.experts = static_cast<int>(experts);
+  spec.top_k = static_cast<int>(top_k);
+  spec.hidden = c.hidden;
+  spec.routing.kind = Routing::kSoftmaxTopK;
+  return spec;
+}
+
 Result<Rope> make_rope(Builder& b, std::int64_t head_dim) {
   CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context));
   return upload_rope(b, config);

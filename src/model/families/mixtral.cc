@@ -15,15 +15,7 @@ Status build_mixtral(Builder& b, Network& network) {
   CADRE_ASSIGN(attention.window, read_sliding_window(json));
   attention.rope = &rope;
 
-  LayerSpec spec;
-  CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_local_experts", "num_experts"}, 1, kMaxExperts));
-  CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
-  CADRE_ASSIGN(spec.intermediate, config_int(json, {"intermediate_size"}));
-  spec.experts = static_cast<int>(experts);
-  spec.top_k = static_cast<int>(top_k);
-  spec.hidden = b.config.hidden;
-  spec.routing.kind = Routing::kSoftmaxTopK;
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "intermediate_size"));
   spec.routing.renormalize = true;
 
   // Files and adapters name the layer either way.

@@ -19,17 +19,8 @@ Status build_qwen2_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
   attention.rope = &rope;
 
-  LayerSpec spec;
-  CADRE_ASSIGN(spec.activation.kind, config_activation(json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(json, {"num_experts", "num_local_experts"}, 1, kMaxExperts));
-  CADRE_ASSIGN(const std::int64_t top_k, config_int(json, {"num_experts_per_tok"}));
-  CADRE_ASSIGN(spec.intermediate, config_int(json, {"moe_intermediate_size"}));
-  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "moe_intermediate_size"));
   CADRE_ASSIGN(spec.shared_intermediate, config_int(json, {"shared_expert_intermediate_size"}));
-  spec.experts = static_cast<int>(experts);
-  spec.top_k = static_cast<int>(top_k);
-  spec.hidden = b.config.hidden;
-  spec.routing.kind = Routing::kSoftmaxTopK;
   spec.shared_experts = 1;
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));
 

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/nearest.h"
+
 namespace cadre::cli {
 namespace {
 

@@ -44,7 +44,7 @@ struct View {
   // [n, heads * dim] seen as [n, heads, dim], keeping the row stride.
   View split_last(std::int64_t parts) const;
 
-  // "bf16 [128, 64]"
+  // "bfloat16 [128, 64]"
   std::string describe() const;
 };
 

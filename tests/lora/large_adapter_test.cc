@@ -1,4 +1,6 @@
 // An adapter of the size that real models have, in number of tensors: reading must not grow with their square.
+#include <time.h>
+
 #include <chrono>
 #include <random>
 
@@ -24,6 +26,13 @@ constexpr bool kSlowBuild = false;
 #endif
 // 0.2 s on one core of a laptop; a square of the number of tensors would take minutes.
 constexpr auto kLimit = std::chrono::seconds(kSlowBuild ? 20 : 1);
+
+// Of this program: other programs may hold the cores.
+std::chrono::nanoseconds processor_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
 
 AdapterTargets large_targets() {
   AdapterTargets targets = small_targets(kExpertsEach, kWidth, kIntermediate);
@@ -72,14 +81,10 @@ void expect_fast(const std::string& prefix, const std::string& config) {
   const TempDir folder;
   write_large(folder, prefix, config);
   const AdapterTargets targets = large_targets();
-  Result<std::shared_ptr<const Adapter>> adapter = Status();
-  std::chrono::nanoseconds took = kLimit;
-  for (int attempt = 0; attempt < 3 && took >= kLimit; ++attempt) {  // other programs may hold the cores
-    const auto begin = std::chrono::steady_clock::now();
-    adapter = read_adapter(folder.path().string(), "large", targets);
-    took = std::chrono::steady_clock::now() - begin;
-    ASSERT_THAT(adapter, Succeeds());
-  }
+  const std::chrono::nanoseconds begin = processor_time();
+  const Result<std::shared_ptr<const Adapter>> adapter = read_adapter(folder.path().string(), "large", targets);
+  const std::chrono::nanoseconds took = processor_time() - begin;
+  ASSERT_THAT(adapter, Succeeds());
   EXPECT_LT(took, kLimit);
   testing::Test::RecordProperty("milliseconds",
                                 int(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
@@ -109,10 +114,10 @@ TEST(LargeAdapter, AllLeftOver) {
   const TempDir folder;
   write_large(folder, "other.", config_text());
   const AdapterTargets targets = large_targets();
-  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds begin = processor_time();
   EXPECT_THAT(read_adapter(folder.path().string(), "large", targets),
               FailsWith(Code::kInvalidFile, "36864 of 36864 tensors bind to nothing"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit);
+  EXPECT_LT(processor_time() - begin, kLimit);
 }
 
 }  // namespace

@@ -11,8 +11,9 @@ namespace {
 
 std::string demo(const std::string& path) { return std::string(CADRE_SOURCE) + "/examples/models/" + path; }
 
-std::unique_ptr<Engine> open_demo(const std::string& model) {
+std::unique_ptr<Engine> open_demo(const std::string& model, const std::string& policy) {
   EngineOptions options;
+  options.backend = *parse_policy(policy, "test");
   options.model_dir = demo(model);
   for (const char* name : {"elements", "jargon", "spanish"}) {
     options.adapters.push_back({.name = name, .dir = demo(model + "/adapters/" + name)});
@@ -48,9 +49,9 @@ std::map<std::uint64_t, Answer> run(Engine& engine) {
 
 class Demo : public testing::TestWithParam<std::pair<const char*, int>> {};
 
-// All recorded prompts at once, base and every adapter in one batch.
+// All recorded prompts at once, base and every adapter in one batch. The recorded tokens are the reference's.
 TEST_P(Demo, RecordedAnswers) {
-  const auto engine = open_demo(GetParam().first);
+  const auto engine = open_demo(GetParam().first, "require cpu_reference");
   ASSERT_NE(engine, nullptr);
   const auto reference = Json::parse_file(demo(std::string(GetParam().first) + "/reference.json"));
   ASSERT_TRUE(reference.ok()) << reference.status().message();
@@ -83,7 +84,7 @@ TEST_P(Demo, RecordedAnswers) {
 }
 
 TEST_P(Demo, Elements) {
-  const auto engine = open_demo(GetParam().first);
+  const auto engine = open_demo(GetParam().first, "auto");
   ASSERT_NE(engine, nullptr);
   const auto elements = Json::parse_file(demo("elements.json"));
   ASSERT_TRUE(elements.ok());

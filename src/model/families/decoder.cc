@@ -60,10 +60,11 @@ Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t laye
   return sparse;
 }
 
-Result<LayerSpec> read_softmax_experts(const ModelConfig& c, std::string_view size_key) {
+Result<LayerSpec> read_softmax_experts(const ModelConfig& c, std::string_view experts_key, std::string_view size_key) {
   LayerSpec spec;
   CADRE_ASSIGN(spec.activation.kind, config_activation(c.json, "hidden_act", "silu"));
-  CADRE_ASSIGN(const std::int64_t experts, config_int(c.json, {"num_experts", "num_local_experts"}, 1, kMaxExperts));
+  CADRE_ASSIGN(const std::int64_t experts,
+               config_int(c.json, {experts_key, "num_experts", "num_local_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(c.json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(c.json, {size_key}));
   CADRE_ASSIGN(spec.routing.renormalize, c.json.get_bool_or("norm_topk_prob", false));

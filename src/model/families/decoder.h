@@ -26,8 +26,10 @@ Result<std::int64_t> read_sliding_window(const Json& json);
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers);
 
 // Gated experts after a softmax over all of them, as most of these families have: activation, number of experts, top-k,
-// `size_key` for the intermediate size, and norm_topk_prob where the config has it.
-Result<LayerSpec> read_softmax_experts(const ModelConfig& config, std::string_view size_key);
+// and norm_topk_prob where the config has it. The keys are the family's own names of the number of experts, which
+// num_experts and num_local_experts may stand for, and of the intermediate size.
+Result<LayerSpec> read_softmax_experts(const ModelConfig& config, std::string_view experts_key,
+                                       std::string_view size_key);
 
 // The rotary embedding of the config, on the device.
 Result<Rope> make_rope(Builder& builder, std::int64_t head_dim);

@@ -15,7 +15,7 @@ Status build_mixtral(Builder& b, Network& network) {
   CADRE_ASSIGN(attention.window, read_sliding_window(json));
   attention.rope = &rope;
 
-  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "intermediate_size"));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_local_experts", "intermediate_size"));
   spec.routing.renormalize = true;
 
   // Files and adapters name the layer either way.

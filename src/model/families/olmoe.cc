@@ -18,7 +18,7 @@ Status build_olmoe(Builder& b, Network& network) {
   attention.qk_norm = AttentionOptions::QkNorm::kWhole;
   attention.rope = &rope;
 
-  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "intermediate_size"));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "intermediate_size"));
 
   return build_decoder(
       b, network,

@@ -19,7 +19,7 @@ Status build_qwen2_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
   attention.rope = &rope;
 
-  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "moe_intermediate_size"));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "moe_intermediate_size"));
   CADRE_ASSIGN(spec.shared_intermediate, config_int(json, {"shared_expert_intermediate_size"}));
   spec.shared_experts = 1;
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));

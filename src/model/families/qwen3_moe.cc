@@ -18,7 +18,7 @@ Status build_qwen3_moe(Builder& b, Network& network) {
   attention.qk_norm = AttentionOptions::QkNorm::kPerHead;
   attention.rope = &rope;
 
-  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "moe_intermediate_size"));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "moe_intermediate_size"));
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));
 
   return build_decoder(

@@ -5,6 +5,7 @@
 #include "base/activation_math.h"
 #include "base/dot.h"
 #include "lora/table.h"
+#include "moe/experts/cpu_reference/backend.h"
 #include "moe/plan.h"
 
 namespace cadre {
@@ -300,6 +301,9 @@ class CpuReferenceExperts final : public Experts {
 }  // namespace
 
 Result<std::unique_ptr<Experts>> prepare_cpu_reference(const MoeAdmission& admission, const ExpertInputs& inputs) {
+  if (&admission.backend() != &cpu_reference_backend()) {
+    return error(Code::kInternal, "cpu_reference was handed an admission of ", admission.backend().name());
+  }
   auto experts = std::make_unique<CpuReferenceExperts>(admission, inputs);
   Status status = experts->load(*inputs.weights);
   if (!status.ok()) {

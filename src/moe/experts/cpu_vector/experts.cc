@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "moe/experts/cpu_vector/backend.h"
 #include "moe/experts/cpu_vector/layer.h"
 #include "moe/experts/cpu_vector/record.h"
 
@@ -107,6 +108,9 @@ class CpuVectorExperts final : public Experts {
 
 Result<std::unique_ptr<Experts>> prepare_cpu_vector(const MoeAdmission& admission, const ExpertInputs& inputs,
                                                     const VectorKernels* kernels) {
+  if (&admission.backend() != &cpu_vector_backend()) {
+    return error(Code::kInternal, "cpu_vector was handed an admission of ", admission.backend().name());
+  }
   auto experts = std::make_unique<CpuVectorExperts>(admission, inputs, kernels);
   Status status = experts->load(*inputs.weights);
   if (!status.ok()) {

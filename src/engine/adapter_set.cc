@@ -141,6 +141,7 @@ void AdapterSet::collect(Runner& runner) {
 
 std::vector<AdapterInfo> AdapterSet::list() const {
   std::vector<AdapterInfo> out;
+  out.reserve(by_name_.size());
   for (const auto& [name, loaded] : by_name_) out.push_back(loaded->info);
   return out;
 }
@@ -154,7 +155,8 @@ std::int64_t AdapterSet::bytes() const {
 std::vector<std::string> AdapterSet::notes() const {
   std::vector<std::string> out;
   for (const auto& [name, loaded] : by_name_) {
-    for (const std::string& note : loaded->adapter->report.notes) out.push_back("adapter '" + name + "': " + note);
+    const std::string prefix = "adapter '" + name + "': ";
+    for (const std::string& note : loaded->adapter->report.notes) out.push_back(prefix + note);
   }
   return out;
 }

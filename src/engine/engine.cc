@@ -49,7 +49,7 @@ struct Engine::Impl {
   Status open(EngineOptions o);
   Status read_generation_defaults();
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request, const LoadedAdapter* adapter) const;
-  Result<std::uint64_t> submit(Request request);
+  Result<std::uint64_t> submit(const Request& request);
   Result<std::vector<Event>> step();
   void admit();
   const std::vector<LayerReport>& refresh_reports();
@@ -134,9 +134,6 @@ Status Engine::Impl::open(EngineOptions o) {
   CADRE_TRY(read_generation_defaults());
   for (std::string& note : adapters->notes()) notes.push_back(std::move(note));
   refresh_reports();
-  for (const LayerReport& report : reports) {
-    for (const std::string& warning : report.selection.warnings) notes.push_back(warning);
-  }
   if (options.progress) options.progress(1.0);
   options.progress = nullptr;  // what it refers to may not outlive this call
   runner->model().stop_progress();
@@ -146,6 +143,11 @@ Status Engine::Impl::open(EngineOptions o) {
 const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
   reports.clear();
   for (const LayerSelection& s : runner->model().selections()) reports.push_back(to_report(s));
+  for (const LayerReport& report : reports) {
+    for (const std::string& warning : report.selection.warnings) {
+      if (std::find(notes.begin(), notes.end(), warning) == notes.end()) notes.push_back(warning);
+    }
+  }
   return reports;
 }
 
@@ -160,7 +162,7 @@ Result<std::vector<std::int32_t>> Engine::Impl::prompt_ids(const Request& reques
   return tokenizer->encode(text, false);
 }
 
-Result<std::uint64_t> Engine::Impl::submit(Request request) {
+Result<std::uint64_t> Engine::Impl::submit(const Request& request) {
   CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> adapter, adapters->find(request.adapter));
   CADRE_ASSIGN(std::vector<std::int32_t> ids, prompt_ids(request, adapter.get()));
   const std::int64_t vocab = runner->model().config().vocab, length = static_cast<std::int64_t>(ids.size());
@@ -287,7 +289,7 @@ Status Engine::unload_adapter(std::string_view name) {
 
 std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->list(); }
 Result<std::uint64_t> Engine::submit(Request request) {
-  return guarded([&] { return impl_->submit(std::move(request)); });
+  return guarded([&] { return impl_->submit(request); });
 }
 Result<std::vector<Event>> Engine::step() {
   return guarded([&] { return impl_->step(); });

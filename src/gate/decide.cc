@@ -163,7 +163,7 @@ Result<std::size_t> decide(Selection& selection, const std::vector<std::pair<int
   sorted.reserve(order.size());
   for (const std::size_t i : order) sorted.push_back(std::move(candidates[i]));
   candidates = std::move(sorted);
-  if (!failure.ok()) return failure;
+  if (!chosen) return failure;
   return *chosen;
 }
 

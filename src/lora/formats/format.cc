@@ -160,4 +160,17 @@ Result<LowRank> plain_term(const AdapterBuilder& builder, const TensorPair& pair
   return LowRank{a, b, term.scale};
 }
 
+Status read_dense_pairs(AdapterBuilder& builder, std::span<const FileTensor* const> tensors, std::string_view format) {
+  builder.add_format(format);
+  CADRE_ASSIGN(const std::vector<TensorPair> pairs, pair_up(tensors));
+  for (const TensorPair& pair : pairs) {
+    const int index = pair.a->ref.dense;
+    const DenseTarget& target = builder.targets().dense[static_cast<std::size_t>(index)];
+    CADRE_ASSIGN(const LowRank term, plain_term(builder, pair, target.in, target.out, target.module));
+    CADRE_TRY(builder.set_delta(index, term, *pair.a));
+    builder.count_zero_b(*pair.b);
+  }
+  return {};
+}
+
 }  // namespace cadre

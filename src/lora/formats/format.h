@@ -90,4 +90,7 @@ std::string quoted(const FileTensor& tensor);  // "tensor 'x' of /a/adapter_mode
 Result<LowRank> plain_term(const AdapterBuilder& builder, const TensorPair& pair, std::int64_t in, std::int64_t out,
                            std::string_view model_name);
 
+// Reads pairs of dense modules, linears or embeddings, under the format's name.
+Status read_dense_pairs(AdapterBuilder& builder, std::span<const FileTensor* const> tensors, std::string_view format);
+
 }  // namespace cadre

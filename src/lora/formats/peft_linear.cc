@@ -14,16 +14,7 @@ bool claims(const FileTensor& tensor, const AdapterTargets& targets) {
 }
 
 Status read(AdapterBuilder& builder, std::span<const FileTensor* const> tensors) {
-  builder.add_format(kPeftLinearFormat.name);
-  CADRE_ASSIGN(const std::vector<TensorPair> pairs, pair_up(tensors));
-  for (const TensorPair& pair : pairs) {
-    const int index = pair.a->ref.dense;
-    const DenseTarget& target = builder.targets().dense[static_cast<std::size_t>(index)];
-    CADRE_ASSIGN(const LowRank term, plain_term(builder, pair, target.in, target.out, target.module));
-    CADRE_TRY(builder.set_delta(index, term, *pair.a));
-    builder.count_zero_b(*pair.b);
-  }
-  return {};
+  return read_dense_pairs(builder, tensors, kPeftLinearFormat.name);
 }
 
 }  // namespace

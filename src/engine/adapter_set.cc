@@ -84,7 +84,7 @@ Status AdapterSet::grow(Runner& runner, const AdapterPlan& plan) {
   };
   if (plan.slots <= runner.model().plan().slots && std::all_of(asked.begin(), asked.end(), covered)) return {};
   SelectOptions select = select_;
-  select.memory_left = available_memory();
+  if (const std::int64_t available = available_memory(); available > 0) select.memory_left = available;
   CADRE_ASSIGN(PreparedModel prepared, runner.model().make_prepared(gate_, select, plan));
   runner.model().exchange(prepared);
   Status status = attach(runner);

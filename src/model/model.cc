@@ -173,7 +173,11 @@ Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOpti
     // Foreseen before anything is packed.
     CADRE_ASSIGN(const Choice<MoeOp> foreseen,
                  gate.select(group.spec, group.deployment, options.policy).with_context(where));
-    extra += static_cast<std::int64_t>(group.layers.size()) * beside_source(foreseen.admission);
+    // Again, with a model in use: its packed copies stay until the exchange, and the source's pages are long dropped.
+    const std::int64_t bytes = selections_.empty()
+                                   ? beside_source(foreseen.admission)
+                                   : foreseen.admission.backend().prepared_bytes(group.spec, group.deployment);
+    extra += static_cast<std::int64_t>(group.layers.size()) * bytes;
   }
   if (options.memory_left >= 0 && extra > options.memory_left) {
     return error(Code::kOutOfMemory, "packed copies of the experts need ", extra >> 20, " MiB beyond the weights, and ",

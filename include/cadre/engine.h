@@ -27,6 +27,7 @@ struct AdapterSource {
   std::string name;
   std::string dir;
   std::string options;  // "orientation=swapped,b_order=expert_major"; may be empty
+  bool pinned = false;  // never leaves its slot
 };
 
 // Whether every chosen kernel runs once on the layer's weights before a request meets it, and is compared with the
@@ -43,7 +44,8 @@ struct EngineOptions {
   int threads = 1;  // compute threads, the caller's included
 
   // What is declared beyond the adapters given: 0 takes what they need.
-  int max_loras = 0;              // adapters usable at the same time
+  int max_loras = 0;              // slots: adapters that one batch can mix. More may be loaded; they take turns
+  int max_cpu_loras = 0;          // adapters whose content stays in memory; the others are read again when used. 0: all
   int max_lora_rank = 0;          // largest rank on experts
   bool loras_on_experts = false;  // later adapters may touch the experts of every layer
 
@@ -51,16 +53,32 @@ struct EngineOptions {
   int max_num_seqs = 8;            // sequences in one batch
   std::int64_t max_num_batched_tokens = 512;  // rows in one step: decode steps and prefill chunks
   std::int64_t kv_cache_memory = 0;           // bytes of sequence state; 0: up to 4 GiB
-  std::int64_t memory_limit = 0;              // bytes all together; 0: what the machine has free
-  bool check_weights = false;                 // look for NaN and infinity in every tensor of the model
-  bool batch_invariant = false;               // require that a row's bits do not depend on other rows
-  bool need_tokenizer = true;                 // false: token ids only, the folder needs no tokenizer.json
-  std::function<void(double)> progress;       // called while loading with a share in [0, 1]
+  // Keep what was computed of a prompt for later ones that begin alike, of the same adapter version and tenant.
+  bool enable_prefix_caching = true;
+  std::int64_t memory_limit = 0;         // bytes all together; 0: what the machine has free
+  bool check_weights = false;            // look for NaN and infinity in every tensor of the model
+  bool batch_invariant = false;          // require that a row's bits do not depend on other rows
+  bool need_tokenizer = true;            // false: token ids only, the folder needs no tokenizer.json
+  std::function<void(double)> progress;  // called while loading with a share in [0, 1]
 };
 
 struct ChatMessage {
   std::string role, content;
 };
+
+// A conversation as a chat template takes it, in JSON.
+struct ChatInput {
+  std::string messages_json;  // an array of {"role", "content", ...}
+  std::string tools_json;     // an array of {"type": "function", "function": {...}}; "" for none
+  std::string kwargs_json;    // an object of further template variables ("enable_thinking"); "" for none
+  bool add_generation_prompt = true;
+};
+
+// One version of an adapter. Whoever holds one keeps that version usable, even after it was replaced or unloaded.
+struct LoadedAdapter;
+using AdapterRef = std::shared_ptr<LoadedAdapter>;
+// An adapter that was read and checked and is not in use yet.
+struct ReadAdapter;
 
 // One question. Exactly one of prompt_ids, prompt and chat is given.
 struct Request {
@@ -68,7 +86,15 @@ struct Request {
   std::optional<std::string> prompt;  // plain text; special tokens are added as the tokenizer says
   std::vector<ChatMessage> chat;      // rendered with the chat template
   std::string adapter;                // empty: the base model
+  AdapterRef version;                 // in place of the name's current version, where given; see Engine::find_adapter
   SamplingRequest sampling;           // what is absent comes from generation_config.json
+  std::uint32_t choice = 0;           // numbers the answers to one question: each draws with other noise (OpenAI's n)
+  // Log-probabilities of the prompt's own tokens, as SamplingParams::logprobs; the prompt is then computed in full.
+  std::optional<std::int32_t> prompt_logprobs;
+  int priority = 0;    // lower numbers go first, as in vLLM
+  std::string tenant;  // whose share of the machine is used, and who may share the prefix cache; empty: everybody's
+  // Seconds from submit after which the request ends with what it has, its last event saying so; 0: none.
+  double timeout_s = 0;
 };
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
@@ -82,9 +108,12 @@ struct TokenChance {
 // What a step brought for one request.
 struct Event {
   std::uint64_t request = 0;
-  std::optional<std::int32_t> token;          // a new token; the end token that stops a sequence is among them
-  std::string text;                           // text that is now certain; whole characters only
-  std::vector<TokenChance> logprobs;          // of the token, then of the most likely, where asked for
+  std::optional<std::int32_t> token;  // a new token; the end token that stops a sequence is among them
+  std::string text;                   // text that is now certain; whole characters only
+  std::vector<TokenChance> logprobs;  // of the token, then of the most likely, where asked for
+  // With the first token, where asked for: for every token of the prompt but the first, as `logprobs`.
+  std::vector<std::vector<TokenChance>> prompt_logprobs;
+  std::int64_t cached_tokens = 0;             // of the prompt, taken from the prefix cache; with the first token
   FinishReason finish = FinishReason::kNone;  // not kNone on the request's last event
   Status error;                               // why, with kError: e.g. logits that are not finite
 };
@@ -92,8 +121,44 @@ struct Event {
 struct AdapterInfo {
   std::string name, dir, digest;
   std::uint64_t version = 0;  // of this load; a reload has a higher one
-  int slot = 0, max_rank = 0;
+  int slot = 0;               // -1: not in one at present
+  int max_rank = 0;
   std::int64_t bytes = 0;
+  bool in_memory = true;  // false: read again from `dir` when it is used
+  bool pinned = false;
+  double load_seconds = 0;  // reading and making it usable
+};
+
+// Numbers for operators. Counters only grow.
+struct AdapterLoad {
+  std::string name;  // empty: the base model
+  int running = 0, waiting = 0;
+};
+struct BackendTime {
+  std::string backend;  // of MoE layers
+  double seconds = 0;   // in its kernels, all layers together
+  std::int64_t calls = 0;
+};
+struct EngineStats {
+  int running = 0, waiting = 0;       // requests
+  int slots = 0, slots_used = 0;      // of adapters
+  std::int64_t pages = 0;             // of the cache
+  std::int64_t pages_in_use = 0;      // held by requests
+  std::int64_t pages_cached = 0;      // held by the prefix cache alone; given up when needed
+  std::int64_t prefix_queries = 0;    // counter: prompt tokens looked up
+  std::int64_t prefix_hits = 0;       // counter: prompt tokens found
+  std::int64_t preemptions = 0;       // counter: requests that gave way and were computed again
+  std::int64_t steps = 0, rows = 0;   // counters
+  std::int64_t prompt_tokens = 0;     // counter: rows of prompts, without cached ones
+  std::int64_t generated_tokens = 0;  // counter
+  std::vector<AdapterLoad> adapters;  // with running or waiting requests
+  std::vector<BackendTime> backends;
+};
+
+// What an engine's memory goes to, in bytes.
+struct MemoryReport {
+  std::int64_t weights = 0, adapters = 0, cache = 0, workspace = 0;
+  std::int64_t cache_tokens = 0;  // that fit in the cache, all requests together
 };
 
 // MoE layers that ask the same and so got the same.
@@ -106,7 +171,7 @@ struct LayerReport {
   double rehearsal_error = 0;    // largest difference from the reference, over a row's norm
 };
 
-// Not thread-safe: one thread at a time.
+// One thread at a time, but for what is marked "any thread".
 class CADRE_API Engine {
  public:
   static Result<std::unique_ptr<Engine>> open(EngineOptions options);
@@ -116,9 +181,14 @@ class CADRE_API Engine {
   // began with, later ones get the new one. An adapter beyond the plan makes the MoE layers choose their backends
   // again. Where that fails everything stays as it was.
   Result<AdapterInfo> load_adapter(const AdapterSource& source);
+  // The same in two steps, so that reading a large file does not hold up a step. Reading: any thread.
+  Result<std::shared_ptr<ReadAdapter>> read_adapter(const AdapterSource& source) const;
+  Result<AdapterInfo> load_adapter(std::shared_ptr<ReadAdapter> adapter);
   // New requests no longer find it; running ones finish on it, then its memory is freed.
   Status unload_adapter(std::string_view name);
-  std::vector<AdapterInfo> adapters() const;
+  std::vector<AdapterInfo> adapters() const;  // any thread
+  // The present version of an adapter; null for the base model (an empty name). Any thread.
+  Result<AdapterRef> find_adapter(std::string_view name) const;
 
   // Queues a request; refuses one that can never run: unknown adapter, ids outside the vocabulary, a prompt that leaves
   // no room for an answer.
@@ -128,16 +198,22 @@ class CADRE_API Engine {
   // The request gets no further token; its last event comes with the next step. False for an unknown id.
   bool cancel(std::uint64_t request);
   bool idle() const;
+  EngineStats stats() const;
+  MemoryReport memory() const;
 
   // Logits float32 [ids.size(), vocab] of a sequence on its own, fed in pieces of `chunk` tokens (0: as large as the
   // batch allows). The context limit of the model is not enforced here.
   Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, std::string_view adapter,
                                     std::int64_t chunk = 0);
 
+  // Text and tokens. Any thread.
   Result<std::vector<std::int32_t>> encode(std::string_view text, bool add_special_tokens = true) const;
   Result<std::string> decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens = true) const;
-  // The chat template's text: the adapter's folder is looked at first, then the model's.
+  // A token's own text, which may be a part of a character.
+  Result<std::string> token_text(std::int32_t id) const;
+  // The chat template's text: the adapter's own template, as it was when loaded, comes before the model's.
   Result<std::string> chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const;
+  Result<std::string> chat_text(const ChatInput& chat, const AdapterRef& adapter) const;
   // The ids a request's prompt becomes, as submit makes them.
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
 

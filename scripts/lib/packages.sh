@@ -20,6 +20,9 @@ run   | libcli11-dev       | 2.1  | the command line of cadre
 run   | libpcre2-dev       | 10.4 | the regular expressions of tokenizers
 run   | libutf8proc-dev    | 2.8  | Unicode normal forms in tokenizers
 run   | libxxhash-dev      | 0.8  | digests of adapters
+run   | libboost1.81-dev   | 1.81 | HTTP: Boost.Beast and Asio
+run   | prometheus-cpp-dev | 1.0  | the metrics of the server
+run   | libyaml-cpp-dev    | 0.7  | configuration files of the server
 test  | libgtest-dev       | 1.12 | the framework of the tests
 test  | libgmock-dev       | 1.12 | matchers of the tests
 tools | python3            | 3.9  | runs the comparison of chat templates with Jinja2
@@ -38,6 +41,7 @@ package_name() {
   case $1/$2 in
     debian:11/*-19 | debian:11/*-19-dev) ;;
     ubuntu:22.04/*-19 | ubuntu:22.04/*-19-dev) ;;
+    debian:13/libboost1.81-dev | ubuntu:24.04/libboost1.81-dev) printf 'libboost1.83-dev\n' ;;
     *) printf '%s\n' "$2" ;;
   esac
 }

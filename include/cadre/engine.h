@@ -115,6 +115,7 @@ struct Event {
   std::vector<std::vector<TokenChance>> prompt_logprobs;
   std::int64_t cached_tokens = 0;             // of the prompt, taken from the prefix cache; with the first token
   FinishReason finish = FinishReason::kNone;  // not kNone on the request's last event
+  std::string stop;                           // with kStop: the stop string that was found; empty for a token
   Status error;                               // why, with kError: e.g. logits that are not finite
 };
 

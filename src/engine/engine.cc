@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <filesystem>
 
 #include "base/result.h"
-#include "engine/adapter_set.h"
 #include "engine/memory_plan.h"
 #include "engine/plan.h"
 #include "engine/sampling/generation_config.h"
+#include "engine/scheduler.h"
 #include "io/checkpoint.h"
 
 namespace cadre {
@@ -42,16 +41,17 @@ struct Engine::Impl {
   std::vector<std::string> notes;
   std::vector<LayerReport> reports;
 
+  std::unique_ptr<Scheduler> scheduler;
   std::uint64_t next_id = 1;
-  std::deque<std::unique_ptr<Sequence>> waiting;   // in order of arrival
-  std::vector<std::unique_ptr<Sequence>> running;  // hold state
 
   Status open(EngineOptions o);
   Status read_generation_defaults();
-  Result<std::vector<std::int32_t>> prompt_ids(const Request& request, const LoadedAdapter* adapter) const;
+  Result<std::vector<std::int32_t>> prompt_ids(const Request& request, const AdapterRef& adapter) const;
+  Result<AdapterRef> adapter_of(const Request& request) const;
   Result<std::uint64_t> submit(const Request& request);
   Result<std::vector<Event>> step();
-  void admit();
+  Result<std::vector<float>> logits(const std::vector<std::int32_t>& ids, const AdapterRef& adapter,
+                                    std::int64_t chunk);
   const std::vector<LayerReport>& refresh_reports();
 };
 
@@ -81,6 +81,7 @@ Status Engine::Impl::open(EngineOptions o) {
   CADRE_TRY(within("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
   CADRE_TRY(within("max_model_len", options.max_model_len, 0, std::int64_t{1} << 31));
   CADRE_TRY(within("max_loras", options.max_loras, 0, 4096));
+  CADRE_TRY(within("max_cpu_loras", options.max_cpu_loras, 0, 1 << 20));
   CADRE_TRY(within("max_lora_rank", options.max_lora_rank, 0, 65536));
   CADRE_TRY(within("kv_cache_memory", options.kv_cache_memory, 0, std::int64_t{1} << 50));
   options.max_num_batched_tokens = std::max<std::int64_t>(options.max_num_batched_tokens, options.max_num_seqs);
@@ -120,8 +121,10 @@ Status Engine::Impl::open(EngineOptions o) {
   RunnerLimits limits;
   limits.max_tokens = options.max_num_batched_tokens;
   limits.max_sequences = options.max_num_seqs;
-  limits.max_logit_rows = std::min<std::int64_t>(limits.max_tokens, std::max<std::int64_t>(options.max_num_seqs, 32));
+  // One for each sequence, and some for a prompt whose own logits are wanted.
+  limits.max_logit_rows = std::min<std::int64_t>(limits.max_tokens, options.max_num_seqs + 32);
   limits.pages = memory.pages;
+  limits.snapshots = memory.snapshots;
   limits.threads = options.threads;
   limits.pool = threads;
   memory.workspace = Runner::workspace_bytes(*model, limits) +
@@ -131,6 +134,12 @@ Status Engine::Impl::open(EngineOptions o) {
   for (const std::string& note : model->notes()) notes.push_back(note);
   CADRE_ASSIGN(runner, Runner::make(std::move(model), limits, nullptr));
   CADRE_TRY(adapters->attach(*runner));
+  SchedulerOptions scheduling;
+  scheduling.max_sequences = options.max_num_seqs;
+  scheduling.max_tokens = options.max_num_batched_tokens;
+  scheduling.max_logit_rows = limits.max_logit_rows;
+  scheduling.prefix_caching = options.enable_prefix_caching;
+  scheduler = std::make_unique<Scheduler>(scheduling, *runner, *adapters);
   CADRE_TRY(read_generation_defaults());
   for (std::string& note : adapters->notes()) notes.push_back(std::move(note));
   refresh_reports();
@@ -151,20 +160,26 @@ const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
   return reports;
 }
 
-Result<std::vector<std::int32_t>> Engine::Impl::prompt_ids(const Request& request, const LoadedAdapter* adapter) const {
+Result<std::vector<std::int32_t>> Engine::Impl::prompt_ids(const Request& request, const AdapterRef& adapter) const {
   if (request.prompt_ids.has_value() + request.prompt.has_value() + !request.chat.empty() != 1) {
     return error(Code::kInvalidArgument, "want exactly one of prompt_ids, prompt and chat");
   }
   if (request.prompt_ids) return *request.prompt_ids;
   CADRE_ASSIGN(const Tokenizer* tokenizer, prompts.require_tokenizer());
   if (request.prompt) return tokenizer->encode(*request.prompt, true);
-  CADRE_ASSIGN(const std::string text, prompts.chat_text(request.chat, adapter == nullptr ? "" : adapter->info.dir));
+  CADRE_ASSIGN(const std::string text,
+               prompts.chat_text(Prompts::to_input(request.chat), adapter == nullptr ? nullptr : &adapter->templates));
   return tokenizer->encode(text, false);
 }
 
+Result<AdapterRef> Engine::Impl::adapter_of(const Request& request) const {
+  if (request.version != nullptr) return request.version;
+  return adapters->find(request.adapter);
+}
+
 Result<std::uint64_t> Engine::Impl::submit(const Request& request) {
-  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> adapter, adapters->find(request.adapter));
-  CADRE_ASSIGN(std::vector<std::int32_t> ids, prompt_ids(request, adapter.get()));
+  CADRE_ASSIGN(const AdapterRef adapter, adapter_of(request));
+  CADRE_ASSIGN(std::vector<std::int32_t> ids, prompt_ids(request, adapter));
   const std::int64_t vocab = runner->model().config().vocab, length = static_cast<std::int64_t>(ids.size());
   if (ids.empty()) return error(Code::kInvalidArgument, "the prompt is empty, want at least one token");
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -179,71 +194,78 @@ Result<std::uint64_t> Engine::Impl::submit(const Request& request) {
   }
   SamplingParams params = resolve(request.sampling, defaults);
   CADRE_TRY(validate(params, static_cast<std::int32_t>(vocab)));
+  if (request.prompt_logprobs && (*request.prompt_logprobs < 0 || *request.prompt_logprobs > kMaxLogprobs)) {
+    return error(Code::kInvalidArgument, "prompt_logprobs is ", *request.prompt_logprobs, ", want 0 to ", kMaxLogprobs);
+  }
+  if (!std::isfinite(request.timeout_s) || request.timeout_s < 0) {
+    return error(Code::kInvalidArgument, "timeout_s is ", request.timeout_s, ", want 0 or more");
+  }
   if (params.temperature > 0 && !params.seed) params.seed = fresh_seed();
   if (!params.stop.empty()) CADRE_TRY(prompts.require_tokenizer().status());
   const std::int64_t most = memory.max_model_len - length;
-  const std::int64_t capacity =
-      length + std::min<std::int64_t>(params.max_tokens.value_or(static_cast<std::int32_t>(most)), most);
-  waiting.push_back(
-      std::make_unique<Sequence>(next_id, std::move(ids), std::move(params), capacity, adapter, prompts.tokenizer()));
-  return next_id++;
-}
-
-// Moves waiting sequences, in order, to where they hold state. A sequence reserves all it may grow to, so nothing that
-// runs ever has to give way.
-void Engine::Impl::admit() {
-  while (!waiting.empty() && static_cast<int>(running.size()) < options.max_num_seqs) {
-    Sequence& next = *waiting.front();
-    if (next.cancelled || !runner->pool().reserve(next.state, next.capacity())) return;
-    running.push_back(std::move(waiting.front()));
-    waiting.pop_front();
-  }
+  Sequence::Ask ask;
+  ask.capacity = length + std::min<std::int64_t>(params.max_tokens.value_or(static_cast<std::int32_t>(most)), most);
+  ask.id = next_id++;
+  ask.prompt = std::move(ids);
+  ask.params = std::move(params);
+  ask.adapter = adapter;
+  ask.choice = request.choice;
+  ask.prompt_logprobs = request.prompt_logprobs;
+  ask.priority = request.priority;
+  ask.tenant = request.tenant;
+  ask.timeout_s = request.timeout_s;
+  const std::uint64_t id = ask.id;
+  scheduler->add(std::make_unique<Sequence>(std::move(ask), prompts.tokenizer()));
+  return id;
 }
 
 Result<std::vector<Event>> Engine::Impl::step() {
   std::vector<Event> events;
-  admit();
-  std::vector<RunItem> items;
-  std::vector<Sequence*> drawing;  // whose logits this batch brings, in order
-  std::int64_t room = options.max_num_batched_tokens;
-  // Decode steps first: one row each, so that a long prompt never stalls an answer.
-  for (const bool decode : {true, false}) {
-    for (const auto& sequence : running) {
-      const std::span<const std::int32_t> unseen = sequence->unseen();
-      if (sequence->cancelled || room == 0 || (unseen.size() == 1) != decode) continue;
-      const std::int64_t n = std::min<std::int64_t>(room, static_cast<std::int64_t>(unseen.size()));
-      const bool last = n == static_cast<std::int64_t>(unseen.size());
-      items.push_back({.state = &sequence->state,
-                       .ids = unseen.subspan(0, static_cast<std::size_t>(n)),
-                       .slot = sequence->slot(),
-                       .rope_length = std::max(sequence->prompt_tokens(), sequence->state.length + n),
-                       .no_logits = !last});
-      if (last) drawing.push_back(sequence.get());
-      room -= n;
+  const auto finish_failed = [&] {
+    for (Scheduler::Failure& failure : scheduler->failed()) {
+      const bool asked = failure.why.ok() || failure.why.code() == Code::kCancelled;
+      events.push_back(
+          failure.sequence->finish(asked ? FinishReason::kCancelled : FinishReason::kError, std::move(failure.why)));
+      scheduler->finish(failure.sequence);
     }
-  }
-  std::vector<Sequence*> done;
-  if (!items.empty()) {
+  };
+  finish_failed();
+  const std::vector<Scheduler::Part> parts = scheduler->plan();
+  finish_failed();  // whose adapter could not be brought back; they hold no rows
+  if (!parts.empty()) {
+    std::vector<RunItem> items;
+    std::vector<std::int64_t> starts;
+    for (const Scheduler::Part& part : parts) {
+      Sequence& s = *part.sequence;
+      starts.push_back(s.state.length);
+      items.push_back({.state = &s.state,
+                       .ids = s.unseen().subspan(0, static_cast<std::size_t>(part.rows)),
+                       .slot = s.slot(),
+                       .rope_length = std::max(s.prompt_tokens(), s.state.length + part.rows),
+                       .all_logits = part.all_logits,
+                       .no_logits = part.logit_rows() == 0});
+    }
     const std::span<float> logits = runner->run(items);
-    const std::size_t vocab = static_cast<std::size_t>(runner->model().config().vocab);
-    for (std::size_t i = 0; i < drawing.size(); ++i) {
-      events.push_back(drawing[i]->advance(logits.subspan(i * vocab, vocab)));
-      if (events.back().finish != FinishReason::kNone) done.push_back(drawing[i]);
+    scheduler->ran(parts);
+    const std::int64_t vocab = runner->model().config().vocab;
+    std::int64_t row = 0;
+    std::vector<Sequence*> done;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::int64_t rows = parts[i].logit_rows();
+      const auto of = [&](std::int64_t first, std::int64_t n) {
+        return logits.subspan(static_cast<std::size_t>(first * vocab), static_cast<std::size_t>(n * vocab));
+      };
+      if (parts[i].all_logits) parts[i].sequence->see_prompt(starts[i] + 1, of(row, rows), vocab);
+      row += rows;
+      if (!parts[i].draws) continue;
+      events.push_back(parts[i].sequence->advance(of(row - 1, 1)));
+      if (events.back().finish != FinishReason::kNone) done.push_back(parts[i].sequence);
     }
+    for (Sequence* sequence : done) scheduler->finish(sequence);
   }
-  for (const auto& sequence : running) {
-    if (!sequence->cancelled) continue;
-    events.push_back(sequence->finish(FinishReason::kCancelled));
-    done.push_back(sequence.get());
+  if (std::any_of(events.begin(), events.end(), [](const Event& e) { return e.finish != FinishReason::kNone; })) {
+    scheduler->collect_adapters();
   }
-  // A request that is cancelled while it waits ends now, not when its turn would come.
-  for (const auto& sequence : waiting) {
-    if (sequence->cancelled) events.push_back(sequence->finish(FinishReason::kCancelled));
-  }
-  std::erase_if(waiting, [](const auto& sequence) { return sequence->cancelled; });
-  for (Sequence* sequence : done) runner->pool().release(sequence->state);
-  std::erase_if(running, [&](const auto& s) { return std::find(done.begin(), done.end(), s.get()) != done.end(); });
-  if (!done.empty()) adapters->collect(*runner);
   return events;
 }
 
@@ -275,7 +297,18 @@ Result<std::unique_ptr<Engine>> Engine::open(EngineOptions options) {
 }
 
 Result<AdapterInfo> Engine::load_adapter(const AdapterSource& source) {
-  Result<AdapterInfo> info = guarded([&] { return impl_->adapters->load(*impl_->runner, source); });
+  CADRE_ASSIGN(std::shared_ptr<ReadAdapter> read, read_adapter(source));
+  return load_adapter(std::move(read));
+}
+
+Result<std::shared_ptr<ReadAdapter>> Engine::read_adapter(const AdapterSource& source) const {
+  return guarded([&] { return impl_->adapters->read(impl_->runner->model(), source); });
+}
+
+Result<AdapterInfo> Engine::load_adapter(std::shared_ptr<ReadAdapter> adapter) {
+  impl_->scheduler->collect_adapters();  // slots of versions that nobody uses any more
+  Result<AdapterInfo> info = guarded([&] { return impl_->adapters->load(*impl_->runner, std::move(adapter)); });
+  impl_->scheduler->collect_adapters();
   impl_->refresh_reports();
   return info;
 }
@@ -283,47 +316,56 @@ Result<AdapterInfo> Engine::load_adapter(const AdapterSource& source) {
 Status Engine::unload_adapter(std::string_view name) {
   if (name.empty()) return error(Code::kInvalidArgument, "the base model cannot be unloaded, want an adapter's name");
   CADRE_TRY(impl_->adapters->unload(name));
-  impl_->adapters->collect(*impl_->runner);
+  impl_->scheduler->collect_adapters();
   return {};
 }
 
 std::vector<AdapterInfo> Engine::adapters() const { return impl_->adapters->list(); }
+Result<AdapterRef> Engine::find_adapter(std::string_view name) const { return impl_->adapters->find(name); }
 Result<std::uint64_t> Engine::submit(Request request) {
   return guarded([&] { return impl_->submit(request); });
 }
 Result<std::vector<Event>> Engine::step() {
   return guarded([&] { return impl_->step(); });
 }
-bool Engine::idle() const { return impl_->waiting.empty() && impl_->running.empty(); }
+bool Engine::idle() const { return impl_->scheduler->idle(); }
+bool Engine::cancel(std::uint64_t request) { return impl_->scheduler->cancel(request); }
 
-bool Engine::cancel(std::uint64_t request) {
-  const auto mark = [&](const auto& sequences) {
-    for (const auto& sequence : sequences) {
-      if (sequence->id() != request) continue;
-      sequence->cancelled = true;
-      return true;
-    }
-    return false;
-  };
-  return mark(impl_->running) || mark(impl_->waiting);
+EngineStats Engine::stats() const {
+  EngineStats stats;
+  impl_->scheduler->add_to(&stats);
+  stats.slots = impl_->adapters->slots();
+  stats.slots_used = impl_->adapters->slots_used();
+  for (const auto& [backend, time] : impl_->runner->model().moe_times()) {
+    stats.backends.push_back({backend, time.seconds, time.calls});
+  }
+  return stats;
 }
 
-Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, std::string_view adapter,
-                                          std::int64_t chunk) {
-  Impl& e = *impl_;
-  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, e.adapters->find(adapter));
-  const std::int64_t vocab = vocab_size(), length = static_cast<std::int64_t>(ids.size());
+MemoryReport Engine::memory() const {
+  const MemoryPlan& plan = impl_->memory;
+  return {.weights = plan.weights,
+          .adapters = impl_->adapters->bytes(),
+          .cache = plan.cache,
+          .workspace = plan.workspace,
+          .cache_tokens = plan.pages * kPageSize};
+}
+
+Result<std::vector<float>> Engine::Impl::logits(const std::vector<std::int32_t>& ids, const AdapterRef& adapter,
+                                                std::int64_t chunk) {
+  const std::int64_t vocab = runner->model().config().vocab, length = static_cast<std::int64_t>(ids.size());
   if (ids.empty()) return error(Code::kInvalidArgument, "the sequence is empty, want at least one id");
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= vocab) return error(Code::kInvalidArgument, "id ", id, ", want 0 to ", vocab - 1);
   }
-  const RunnerLimits& limits = e.runner->limits();
+  const RunnerLimits& limits = runner->limits();
   const std::int64_t most = std::min(limits.max_tokens, limits.max_logit_rows);
   const std::int64_t piece = chunk > 0 ? std::min(chunk, most) : most;
   SequenceState state;
-  if (!e.runner->pool().reserve(state, length)) {
+  scheduler->make_room((length + kPageSize - 1) / kPageSize);
+  if (!runner->pool().reserve(state, length)) {
     return error(Code::kLimitExceeded, "a sequence of ", length, " tokens does not fit in the cache, which has ",
-                 e.runner->pool().free_pages() * kPageSize,
+                 runner->pool().free_pages() * kPageSize,
                  " tokens free; raise max_model_len or wait for running requests");
   }
   std::vector<float> out;
@@ -331,19 +373,32 @@ Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, 
     const std::size_t n = static_cast<std::size_t>(std::min(piece, length - at));
     const RunItem item{.state = &state,
                        .ids = std::span(ids).subspan(static_cast<std::size_t>(at), n),
-                       .slot = loaded == nullptr ? -1 : loaded->info.slot,
+                       .slot = adapter == nullptr ? -1 : adapter->info.slot,
                        .rope_length = length,
                        .all_logits = true};
-    const std::span<float> rows = e.runner->run({&item, 1});
+    const std::span<float> rows = runner->run({&item, 1});
     out.insert(out.end(), rows.begin(), rows.end());
   }
-  e.runner->pool().release(state);
+  runner->pool().release(state);
   const auto bad = std::find_if(out.begin(), out.end(), [](float x) { return !std::isfinite(x); });
   if (bad != out.end()) {
     const std::int64_t at = bad - out.begin();
     return error(Code::kInvalidFile, "the logit of token ", at % vocab, " at position ", at / vocab, " is ", *bad,
                  ": the weights of the model or of the adapter are not finite; --check-weights names the tensor");
   }
+  return out;
+}
+
+Result<std::vector<float>> Engine::logits(const std::vector<std::int32_t>& ids, std::string_view adapter,
+                                          std::int64_t chunk) {
+  CADRE_ASSIGN(const AdapterRef loaded, impl_->adapters->find(adapter));
+  CADRE_ASSIGN(const bool in_slot, impl_->adapters->acquire(*impl_->runner, loaded));
+  if (!in_slot) {
+    return error(Code::kConflict, "adapter '", adapter, "' has no slot while running requests use all ",
+                 impl_->adapters->slots(), "; raise max_loras or wait for them");
+  }
+  Result<std::vector<float>> out = impl_->logits(ids, loaded, chunk);
+  impl_->adapters->release(loaded);
   return out;
 }
 
@@ -357,14 +412,25 @@ Result<std::string> Engine::decode(const std::vector<std::int32_t>& ids, bool sk
   return tokenizer->decode(ids, skip_special_tokens);
 }
 
+Result<std::string> Engine::token_text(std::int32_t id) const {
+  CADRE_ASSIGN(const Tokenizer* tokenizer, impl_->prompts.require_tokenizer());
+  return tokenizer->token_bytes(id);
+}
+
 Result<std::string> Engine::chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const {
-  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, impl_->adapters->find(adapter));
-  return impl_->prompts.chat_text(messages, loaded == nullptr ? "" : loaded->info.dir);
+  CADRE_ASSIGN(const AdapterRef loaded, impl_->adapters->find(adapter));
+  return chat_text(Prompts::to_input(messages), loaded);
+}
+
+Result<std::string> Engine::chat_text(const ChatInput& chat, const AdapterRef& adapter) const {
+  return guarded([&] { return impl_->prompts.chat_text(chat, adapter == nullptr ? nullptr : &adapter->templates); });
 }
 
 Result<std::vector<std::int32_t>> Engine::prompt_ids(const Request& request) const {
-  CADRE_ASSIGN(const std::shared_ptr<LoadedAdapter> loaded, impl_->adapters->find(request.adapter));
-  return impl_->prompt_ids(request, loaded.get());
+  return guarded([&]() -> Result<std::vector<std::int32_t>> {
+    CADRE_ASSIGN(const AdapterRef adapter, impl_->adapter_of(request));
+    return impl_->prompt_ids(request, adapter);
+  });
 }
 
 const std::vector<LayerReport>& Engine::selection() const { return impl_->reports; }

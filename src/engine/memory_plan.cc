@@ -47,8 +47,13 @@ std::int64_t available_memory() {
 
 Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpec>& specs, std::int64_t model_context) {
   MemoryPlan plan;
-  const std::int64_t page = StatePool::page_bytes(specs), slots = o.max_num_seqs * StatePool::slot_bytes(specs);
   const std::int64_t budget = o.kv_cache_memory > 0 ? o.kv_cache_memory : kDefaultCache;
+  const std::int64_t page = StatePool::page_bytes(specs), slot = StatePool::slot_bytes(specs);
+  // Snapshots take a quarter at most: pages are worth more.
+  if (o.enable_prefix_caching && slot > 0) {
+    plan.snapshots = static_cast<std::int32_t>(std::min<std::int64_t>(budget / 4 / slot, 4 * o.max_num_seqs));
+  }
+  const std::int64_t slots = (o.max_num_seqs + plan.snapshots) * slot;
   plan.max_model_len = o.max_model_len > 0 ? o.max_model_len : model_context;
   const std::int64_t for_one = (plan.max_model_len + kPageSize - 1) / kPageSize;
   // A model without attention needs no pages; the block table still counts them.

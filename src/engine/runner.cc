@@ -98,7 +98,7 @@ Result<std::unique_ptr<Runner>> Runner::make(std::unique_ptr<Model> model, const
   }
   Device& device = r->model_->device();
   CADRE_ASSIGN(r->pool_, StatePool::make(device, r->model_->state_specs(), limits.pages,
-                                         static_cast<std::int32_t>(limits.max_sequences)));
+                                         static_cast<std::int32_t>(limits.max_sequences), limits.snapshots));
   const BatchArrays arrays(limits, limits.pages);
   CADRE_ASSIGN(r->arrays_, device.allocate(static_cast<std::size_t>(arrays.size) * sizeof(std::int32_t)));
   r->logits_ = View(nullptr, DType::kF32, {limits.max_logit_rows, r->model_->config().vocab});

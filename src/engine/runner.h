@@ -24,7 +24,8 @@ struct RunnerLimits {
   std::int64_t max_tokens = 512;  // rows in one batch
   std::int64_t max_sequences = 8;
   std::int64_t max_logit_rows = 32;
-  std::int64_t pages = 0;  // of the state pool
+  std::int64_t pages = 0;      // of the state pool
+  std::int32_t snapshots = 0;  // of recurrent state, beside those of the sequences
   int threads = 1;
   std::shared_ptr<ThreadPool> pool;  // to share; null: one of `threads` threads is started
 };
@@ -40,6 +41,7 @@ class Runner {
   StatePool& pool() { return pool_; }
   const RunnerLimits& limits() const { return limits_; }
   Stream& stream() { return *stream_; }
+  Exec exec() { return {&model_->device(), stream_.get(), arena_.get(), limits_.pool.get(), ranks_}; }
 
   // Runs one batch and waits. Returns the logits, float32 [rows wanted, vocab], in the order of the items; valid until
   // the next run. Items must fit the limits.
@@ -52,7 +54,6 @@ class Runner {
 
  private:
   Runner(std::unique_ptr<Model> model, const RunnerLimits& limits, Communicator* ranks);
-  Exec exec() { return {&model_->device(), stream_.get(), arena_.get(), limits_.pool.get(), ranks_}; }
   Batch upload(std::span<const RunItem> items);
 
   std::unique_ptr<Model> model_;

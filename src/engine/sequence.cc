@@ -8,57 +8,81 @@
 
 namespace cadre {
 
-Sequence::Sequence(std::uint64_t id, std::vector<std::int32_t> prompt, SamplingParams params, std::int64_t capacity,
-                   std::shared_ptr<LoadedAdapter> adapter, const Tokenizer* tokenizer)
-    : id_(id),
-      ids_(std::move(prompt)),
+Sequence::Sequence(Ask ask, const Tokenizer* tokenizer)
+    : ask_(std::move(ask)),
+      ids_(ask_.prompt),
       prompt_(static_cast<std::int64_t>(ids_.size())),
-      capacity_(capacity),
-      params_(std::move(params)),
-      adapter_(std::move(adapter)),
-      stops_(params_.stop, params_.include_stop) {
+      stops_(ask_.params.stop, ask_.params.include_stop) {
   history_.add_prompt(ids_);
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
+  if (ask_.timeout_s > 0) {
+    deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                       std::chrono::duration<double>(ask_.timeout_s));
+  }
 }
 
 FinishReason Sequence::after(std::int32_t token) const {
   const auto in = [&](const std::vector<std::int32_t>& ids) {
     return std::find(ids.begin(), ids.end(), token) != ids.end();
   };
-  if (in(params_.stop_token_ids) || (!params_.ignore_eos && in(params_.eos_token_ids))) return FinishReason::kStop;
-  if (static_cast<std::int64_t>(ids_.size()) >= capacity_) return FinishReason::kLength;
+  if (in(ask_.params.stop_token_ids) || (!ask_.params.ignore_eos && in(ask_.params.eos_token_ids)))
+    return FinishReason::kStop;
+  if (static_cast<std::int64_t>(ids_.size()) >= ask_.capacity) return FinishReason::kLength;
   return FinishReason::kNone;
+}
+
+namespace {
+
+// Of the chosen token, then of the most likely. Nothing where the row is not finite: sample says so.
+std::vector<TokenChance> chances(std::span<const float> logits, std::int32_t token, std::int32_t count) {
+  std::vector<TokenChance> out;
+  const Result<Logprobs> all = token_logprobs(logits, token, count);
+  if (!all.ok()) return out;
+  out.push_back({all->chosen.id, all->chosen.logprob});
+  for (const TokenLogprob& top : all->top) out.push_back({top.id, top.logprob});
+  return out;
+}
+
+}  // namespace
+
+void Sequence::see_prompt(std::int64_t at, std::span<const float> logits, std::int64_t vocab) {
+  for (std::size_t row = 0; (row + 1) * static_cast<std::size_t>(vocab) <= logits.size() && at < prompt_; ++row, ++at) {
+    // Computed again after it gave way: reported once.
+    if (at != static_cast<std::int64_t>(prompt_chances_.size()) + 1) continue;
+    prompt_chances_.push_back(
+        chances(logits.subspan(row * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab)),
+                ids_[static_cast<std::size_t>(at)], *ask_.prompt_logprobs));
+  }
 }
 
 Event Sequence::advance(std::span<float> logits) {
   Event event;
-  event.request = id_;
+  event.request = id();
   std::vector<float> raw;
-  if (params_.logprobs) raw.assign(logits.begin(), logits.end());
-  const Result<std::int32_t> token = sample(logits, params_, history_, ids_.size(), 0);
+  if (ask_.params.logprobs) raw.assign(logits.begin(), logits.end());
+  const Result<std::int32_t> token = sample(logits, ask_.params, history_, ids_.size(), ask_.choice);
   if (!token.ok()) {
     event.finish = FinishReason::kError;
     event.error = token.status();
     return event;
   }
-  if (params_.logprobs) {
-    const Result<Logprobs> chances = token_logprobs(raw, *token, *params_.logprobs);
-    if (chances.ok()) {
-      event.logprobs.push_back({chances->chosen.id, chances->chosen.logprob});
-      for (const TokenLogprob& top : chances->top) event.logprobs.push_back({top.id, top.logprob});
-    }
+  if (ask_.params.logprobs) event.logprobs = chances(raw, *token, *ask_.params.logprobs);
+  if (!started()) {
+    event.prompt_logprobs = std::move(prompt_chances_);
+    event.cached_tokens = from_cache;
   }
   event.token = *token;
   ids_.push_back(*token);
   history_.add_generated(*token);
   event.finish = after(*token);
   if (decoder_) {
-    const bool may_stop = history_.generated() >= static_cast<std::uint64_t>(std::max(params_.min_tokens, 0));
+    const bool may_stop = history_.generated() >= static_cast<std::uint64_t>(std::max(ask_.params.min_tokens, 0));
     event.text = stops_.feed(decoder_->push(*token), may_stop);
     if (!stops_.stopped() && event.finish != FinishReason::kNone)
       event.text += stops_.feed(decoder_->flush(), may_stop);
     if (stops_.stopped()) {
       event.finish = FinishReason::kStop;
+      event.stop = stops_.matched();
     } else if (event.finish != FinishReason::kNone) {
       event.text += stops_.flush();
     }
@@ -66,9 +90,10 @@ Event Sequence::advance(std::span<float> logits) {
   return event;
 }
 
-Event Sequence::finish(FinishReason reason) {
+Event Sequence::finish(FinishReason reason, Status why) {
   Event event;
-  event.request = id_;
+  event.error = std::move(why);
+  event.request = id();
   event.finish = reason;
   if (decoder_) {
     event.text = stops_.feed(decoder_->flush());

@@ -9,9 +9,9 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 
 // First index first, so that a lone sequence gets pages in order.
-std::vector<std::int32_t> descending(std::int64_t n) {
+std::vector<std::int32_t> descending(std::int64_t n, std::int32_t first = 0) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
-  std::iota(ids.rbegin(), ids.rend(), 0);
+  std::iota(ids.rbegin(), ids.rend(), first);
   return ids;
 }
 
@@ -42,11 +42,13 @@ std::int64_t StatePool::slot_bytes(const std::vector<StateSpec>& specs) {
 }
 
 Result<StatePool> StatePool::make(Device& device, const std::vector<StateSpec>& specs, std::int64_t pages,
-                                  std::int32_t slots) {
+                                  std::int32_t slots, std::int32_t snapshots) {
   StatePool pool;
-  pool.pages_ = pages;
+  pool.holders_.resize(static_cast<std::size_t>(pages));
   pool.free_pages_ = descending(pages);
   pool.free_slots_ = descending(slots);
+  pool.free_snapshots_ = descending(snapshots, slots);
+  const std::int32_t all_slots = slots + snapshots;
   const auto allocate = [&](std::initializer_list<std::int64_t> dims) -> Result<View> {
     View v(nullptr, DType::kF32, dims);
     CADRE_ASSIGN(Buffer buffer, device.allocate(static_cast<std::size_t>(v.bytes())));
@@ -60,8 +62,8 @@ Result<StatePool> StatePool::make(Device& device, const std::vector<StateSpec>& 
       // Pages are seen as [pages, 2, page_size, kv_heads * head_dim]; ops split the last dimension by heads.
       CADRE_ASSIGN(layer.kv, allocate({pages, 2, kPageSize, s.kv_heads * s.head_dim}));
     } else {
-      CADRE_ASSIGN(layer.conv, allocate({slots, s.channels, s.width - 1}));
-      CADRE_ASSIGN(layer.ssm, allocate({slots, s.heads, s.ssm_head_dim, s.state}));
+      CADRE_ASSIGN(layer.conv, allocate({all_slots, s.channels, s.width - 1}));
+      CADRE_ASSIGN(layer.ssm, allocate({all_slots, s.heads, s.ssm_head_dim, s.state}));
     }
     pool.layers_.push_back(layer);
   }
@@ -74,6 +76,7 @@ bool StatePool::reserve(SequenceState& state, std::int64_t length) {
   if (missing > free_pages() || (state.slot < 0 && free_slots_.empty())) return false;
   for (std::int64_t i = 0; i < missing; ++i) {
     state.pages.push_back(free_pages_.back());
+    hold(free_pages_.back());
     free_pages_.pop_back();
   }
   if (state.slot < 0) {
@@ -84,9 +87,29 @@ bool StatePool::reserve(SequenceState& state, std::int64_t length) {
 }
 
 void StatePool::release(SequenceState& state) {
-  free_pages_.insert(free_pages_.end(), state.pages.rbegin(), state.pages.rend());
+  for (auto page = state.pages.rbegin(); page != state.pages.rend(); ++page) drop(*page);
   if (state.slot >= 0) free_slots_.push_back(state.slot);
   state = SequenceState{};
+}
+
+void StatePool::drop(std::int32_t page) {
+  int& holders = holders_[static_cast<std::size_t>(page)];
+  CADRE_CHECK(holders > 0, "a page is dropped that nobody holds");
+  if (--holders == 0) free_pages_.push_back(page);
+}
+
+std::int32_t StatePool::take_snapshot_slot() {
+  if (free_snapshots_.empty()) return -1;
+  const std::int32_t slot = free_snapshots_.back();
+  free_snapshots_.pop_back();
+  return slot;
+}
+
+void StatePool::copy_slot(const Exec& exec, std::int32_t from, std::int32_t to) const {
+  for (const LayerState& layer : layers_) {
+    copy_rows(exec, layer.conv, from, to);
+    copy_rows(exec, layer.ssm, from, to);
+  }
 }
 
 bool StatePool::copy(const Exec& exec, const SequenceState& from, SequenceState& to) {
@@ -94,9 +117,8 @@ bool StatePool::copy(const Exec& exec, const SequenceState& from, SequenceState&
   if (!reserve(to, from.length)) return false;
   for (const LayerState& layer : layers_) {
     for (std::size_t i = 0; i < to.pages.size(); ++i) copy_rows(exec, layer.kv, from.pages[i], to.pages[i]);
-    copy_rows(exec, layer.conv, from.slot, to.slot);
-    copy_rows(exec, layer.ssm, from.slot, to.slot);
   }
+  copy_slot(exec, from.slot, to.slot);
   to.length = from.length;
   return true;
 }

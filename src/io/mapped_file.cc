@@ -78,7 +78,41 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   }
   file.data_ = static_cast<const std::byte*>(address);
   file.size_ = size;
+  file.backed_ = true;
   return file;
+}
+
+Result<MappedFile> MappedFile::read(const std::filesystem::path& path) {
+  MappedFile file;
+  file.path_ = path.string();
+  int raw_fd = -1;
+  CADRE_ASSIGN(const std::uint64_t size, open_regular(file.path_, &raw_fd));
+  const FileDescriptor fd(raw_fd);
+  if (size == 0) return error(Code::kInvalidFile, "'", file.path_, "' is empty");
+  void* address =
+      ::mmap(nullptr, static_cast<std::size_t>(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return error(Code::kOutOfMemory, "no memory for the ", size, " bytes of '", file.path_, "'");
+  }
+  file.data_ = static_cast<const std::byte*>(address);
+  file.size_ = size;
+  for (std::uint64_t filled = 0;;) {
+    char beyond = 0;  // one byte more is asked for, to see a file that grows
+    const bool full = filled == size;
+    char* to = full ? &beyond : static_cast<char*>(address) + filled;
+    const ssize_t got = ::read(fd.get(), to, full ? 1 : static_cast<std::size_t>(size - filled));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return error(Code::kInvalidFile, "cannot read '", file.path_, "': ", errno_text(errno));
+    }
+    if (got > 0 && !full) {
+      filled += static_cast<std::uint64_t>(got);
+      continue;
+    }
+    if (got == 0 && full) return file;
+    return error(Code::kInvalidFile, "'", file.path_, "' changed while it was read: it had ", size, " bytes, then ",
+                 full ? "more" : std::to_string(filled), "; write a new folder and rename it into place");
+  }
 }
 
 MappedFile::~MappedFile() {
@@ -86,17 +120,21 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      backed_(other.backed_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(backed_, other.backed_);
   return *this;
 }
 
 void MappedFile::drop_pages(std::uint64_t offset, std::uint64_t length) const {
-  if (offset >= size_) return;
+  if (offset >= size_ || !backed_) return;
   const std::uint64_t end_wanted = offset + std::min(length, size_ - offset);
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   // Pages shared with a neighbour stay, unless the neighbour is the end of the file.

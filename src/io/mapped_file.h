@@ -18,6 +18,9 @@ class MappedFile {
   // kNotFound if nothing is there; kInvalidFile for what cannot be mapped: a folder, a FIFO or device, an empty file, a
   // file that may not be read.
   static Result<MappedFile> open(const std::filesystem::path& path);
+  // The same face on a copy in memory: whatever happens to the file later changes nothing. A file that changes its size
+  // while it is read is refused.
+  static Result<MappedFile> read(const std::filesystem::path& path);
 
   MappedFile() = default;
   ~MappedFile();
@@ -39,6 +42,7 @@ class MappedFile {
   std::string path_;
   const std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
+  bool backed_ = false;  // by the file: dropped pages come back
 };
 
 // The content of a regular file of at most max_bytes (kLimitExceeded above). An empty file gives an empty string.

@@ -218,10 +218,19 @@ SafetensorsFile::SafetensorsFile(MappedFile file, SafetensorsHeader header)
             [this](auto a, auto b) { return header_.tensors[a].name < header_.tensors[b].name; });
 }
 
-Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(const std::filesystem::path& path) {
-  CADRE_ASSIGN(MappedFile file, MappedFile::open(path));
+Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::parse(MappedFile file) {
   CADRE_ASSIGN(SafetensorsHeader header, parse_safetensors(file.bytes(), file.path()));
   return std::shared_ptr<SafetensorsFile>(new SafetensorsFile(std::move(file), std::move(header)));
+}
+
+Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::open(const std::filesystem::path& path) {
+  CADRE_ASSIGN(MappedFile file, MappedFile::open(path));
+  return parse(std::move(file));
+}
+
+Result<std::shared_ptr<SafetensorsFile>> SafetensorsFile::read(const std::filesystem::path& path) {
+  CADRE_ASSIGN(MappedFile file, MappedFile::read(path));
+  return parse(std::move(file));
 }
 
 const TensorInfo* SafetensorsFile::find(std::string_view name) const {

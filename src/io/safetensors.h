@@ -56,6 +56,8 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> bytes, st
 class SafetensorsFile {
  public:
   static Result<std::shared_ptr<SafetensorsFile>> open(const std::filesystem::path& path);
+  // The same from a copy in memory, see MappedFile::read.
+  static Result<std::shared_ptr<SafetensorsFile>> read(const std::filesystem::path& path);
 
   const std::string& path() const { return file_.path(); }
   std::uint64_t file_bytes() const { return file_.size(); }
@@ -67,6 +69,7 @@ class SafetensorsFile {
   void drop_pages(const TensorInfo& tensor) const;
 
  private:
+  static Result<std::shared_ptr<SafetensorsFile>> parse(MappedFile file);
   SafetensorsFile(MappedFile file, SafetensorsHeader header);
 
   MappedFile file_;

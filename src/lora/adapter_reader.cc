@@ -240,7 +240,9 @@ Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::s
   CADRE_TRY(check_modules_to_save(config, targets));
 
   auto files = std::make_shared<AdapterFiles>();
-  CADRE_ASSIGN(files->weights, SafetensorsFile::open(folder / kWeightsFile));
+  // A copy, not a map: adapters are replaced and deleted while they serve, and a map of a file that shrinks kills the
+  // process.
+  CADRE_ASSIGN(files->weights, SafetensorsFile::read(folder / kWeightsFile));
   const SafetensorsFile& file = *files->weights;
   if (file.tensors().empty()) return error(Code::kInvalidFile, file.path(), " holds no tensors");
   CADRE_ASSIGN(const WeightsScan scan, scan_weights(text, file, options.check_weights));

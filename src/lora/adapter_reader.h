@@ -9,9 +9,9 @@
 
 namespace cadre {
 
-// Every tensor of the file is bound to a module of `targets`, or reading fails and says why. The terms are views of the
-// mapped file, which the adapter keeps open; nothing is copied, except tensors at odd addresses. Where tensors bind to
-// nothing, `left_over` gets the names of all of them; the message has the first few.
+// Every tensor of the file is bound to a module of `targets`, or reading fails and says why. The terms are views of
+// one copy of the file in memory, which the adapter keeps; nothing else is copied, except tensors at odd addresses.
+// Where tensors bind to nothing, `left_over` gets the names of all of them; the message has the first few.
 Result<std::shared_ptr<const Adapter>> read_adapter(const std::string& folder, const std::string& name,
                                                     const AdapterTargets& targets, const AdapterOptions& options = {},
                                                     std::vector<std::string>* left_over = nullptr);

@@ -111,7 +111,7 @@ struct Adapter {
   std::map<int, DenseLora> dense;    // by index into AdapterTargets::dense
   std::map<int, LayerLora> experts;  // by index into AdapterTargets::experts
   AdapterReport report;
-  std::shared_ptr<const void> files;  // keeps the mapped memory
+  std::shared_ptr<const void> files;  // keeps the file's copy in memory
 };
 
 }  // namespace cadre

@@ -27,6 +27,12 @@ struct Ranks {
 
 class MoeMixer;
 
+// Time spent in the kernels of a MoE layer, and how often they ran.
+struct MoeTime {
+  double seconds = 0;
+  std::int64_t calls = 0;
+};
+
 // One MoE layer before its backend is chosen.
 struct MoeLayer {
   int layer = 0;  // index of the model layer
@@ -61,6 +67,7 @@ class Builder {
   std::vector<DenseSite> sites;
   std::vector<MoeLayer> moe_layers;
   std::vector<StateSpec> states;
+  bool rope_by_length = false;                // some rotary embedding depends on how long its sequence is
   std::vector<std::string> ignored_prefixes;  // tensors that the family knows and does not use
 
   // `linear` must stay where it is for the life of the model. module: "model.layers.0.self_attn.q_proj".

@@ -65,22 +65,44 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   return m;
 }
 
+void Model::add_needs(const Adapter& adapter, std::map<int, AdapterDemand>* needs) {
+  for (const auto& [target, lora] : adapter.experts) {
+    AdapterDemand& d = (*needs)[target];
+    d.projections |= static_cast<std::uint8_t>((lora.gate.empty() ? 0 : kGate) | (lora.up.empty() ? 0 : kUp) |
+                                               (lora.down.empty() ? 0 : kDown));
+    d.max_rank = std::max(d.max_rank, lora.max_rank());
+    const bool shared = !lora.gate.empty() && !lora.up.empty() && lora.gate[0].rank() > 0 && lora.up[0].rank() > 0 &&
+                        lora.gate[0].a.data == lora.up[0].a.data;
+    d.layouts |= static_cast<std::uint8_t>(shared ? kSharedGateUpA : kPerExpert);
+  }
+}
+
+std::map<std::string, MoeTime> Model::moe_times() const {
+  std::map<std::string, MoeTime> times = earlier_times_;
+  for (const LayerSelection& group : selections_) {
+    MoeTime& sum = times[group.selection.chosen];
+    for (const MoeLayer& layer : builder_->moe_layers) {
+      if (std::find(group.layers.begin(), group.layers.end(), layer.layer) == group.layers.end()) continue;
+      const MoeTime time = layer.mixer->time();
+      sum.seconds += time.seconds;
+      sum.calls += time.calls;
+    }
+  }
+  return times;
+}
+
 AdapterDemand Model::demand(int target, const AdapterPlan& plan) const {
   AdapterDemand d;
   d.max_adapters = plan.slots;
   d.projections = plan.expert_projections;
   d.layouts = plan.expert_projections != 0 ? kPerExpert | kSharedGateUpA : 0;
   d.max_rank = plan.expert_projections != 0 ? plan.max_rank : 0;
-  for (const auto& adapter : plan.known) {
-    const auto it = adapter->experts.find(target);
-    if (it == adapter->experts.end()) continue;
-    const LayerLora& lora = it->second;
-    d.projections |= static_cast<std::uint8_t>((lora.gate.empty() ? 0 : kGate) | (lora.up.empty() ? 0 : kUp) |
-                                               (lora.down.empty() ? 0 : kDown));
-    d.max_rank = std::max({d.max_rank, lora.max_rank(), plan.max_rank});
-    const bool shared = !lora.gate.empty() && !lora.up.empty() && lora.gate[0].rank() > 0 && lora.up[0].rank() > 0 &&
-                        lora.gate[0].a.data == lora.up[0].a.data;
-    d.layouts |= static_cast<std::uint8_t>(shared ? kSharedGateUpA : kPerExpert);
+  std::map<int, AdapterDemand> needs = plan.needs;
+  for (const auto& adapter : plan.known) add_needs(*adapter, &needs);
+  if (const auto it = needs.find(target); it != needs.end()) {
+    d.projections |= it->second.projections;
+    d.layouts |= it->second.layouts;
+    d.max_rank = std::max({d.max_rank, it->second.max_rank, plan.max_rank});
   }
   const std::uint8_t has =
       builder_->targets.experts[static_cast<std::size_t>(target)].gated ? kGate | kUp | kDown : kUp | kDown;
@@ -218,6 +240,8 @@ Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOpti
 }
 
 void Model::exchange(PreparedModel& prepared) {
+  earlier_times_ = moe_times();
+  for (MoeLayer& layer : builder_->moe_layers) layer.mixer->reset_time();
   for (auto& [mixer, experts] : prepared.experts) mixer->swap_experts(experts);
   for (std::size_t i = 0; i < prepared.tables.size(); ++i) {
     const DenseSite& site = builder_->sites[i];

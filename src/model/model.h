@@ -34,6 +34,8 @@ struct AdapterPlan {
   // Declared targets on experts, bits of Projection, for every layer; 0: those the known adapters touch.
   std::uint8_t expert_projections = 0;
   std::vector<std::shared_ptr<const Adapter>> known;
+  // What other adapters need, by index into AdapterTargets::experts; see Model::add_needs.
+  std::map<int, AdapterDemand> needs;
 };
 
 struct LayerSelection {
@@ -81,7 +83,14 @@ class Model {
   // The layers as `prepare` would ask for them, without preparing: for explain.
   std::vector<LayerSelection> requests(const Deployment& base, const AdapterPlan& plan) const;
 
+  // What an adapter asks of each MoE layer it touches, added to `needs`.
+  static void add_needs(const Adapter& adapter, std::map<int, AdapterDemand>* needs);
+
   const ModelConfig& config() const { return config_; }
+  // Whether keys once stored depend on how long their sequence was then; such keys cannot serve another sequence.
+  bool rope_by_length() const { return builder_->rope_by_length; }
+  // Time in the kernels of MoE layers, by backend, since the start.
+  std::map<std::string, MoeTime> moe_times() const;
   const AdapterTargets& adapter_targets() const { return builder_->targets; }
   const std::vector<StateSpec>& state_specs() const { return builder_->states; }
   const AdapterPlan& plan() const { return plan_; }
@@ -117,6 +126,7 @@ class Model {
   std::vector<LayerSelection> selections_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t packed_bytes_ = 0;
+  std::map<std::string, MoeTime> earlier_times_;  // of selections that were exchanged
   std::vector<std::string> notes_;
 };
 

@@ -82,6 +82,7 @@ Result<std::unique_ptr<Mixer>> make_attention(Builder& builder, const AttentionO
 }
 
 Result<Rope> upload_rope(Builder& builder, const RopeConfig& config) {
+  builder.rope_by_length |= config.rope.length != Rope::Length::kFixed;
   Rope rope = config.rope;
   const auto put = [&](const std::vector<float>& table, View& to) -> Status {
     if (table.empty()) return {};

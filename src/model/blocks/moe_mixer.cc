@@ -15,12 +15,17 @@ View MoeMixer::forward(const Step& step, View x) const {
   // Routed experts see the latent vector where there is one; the router and the shared experts see x.
   const View input = spec_.latent > 0 ? latent_in_.forward(step, x) : x;
   View out = step.alloc({rows, spec_.expert_width()});
+  step.exec.launch([clock = clock_] { clock->start = std::chrono::steady_clock::now(); });
   experts_->run(step.exec, {.out = out,
                             .x = input,
                             .ids = ids,
                             .weights = weights,
                             .slots = step.batch.slots,
                             .any_adapter = step.batch.any_adapter});
+  step.exec.launch([clock = clock_] {
+    clock->time.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - clock->start).count();
+    ++clock->time.calls;
+  });
   if (many_ranks_) step.exec.ranks->all_reduce(step.exec, out);
   if (spec_.latent > 0) out = latent_out_.forward(step, out);
   if (shared_ != nullptr) {

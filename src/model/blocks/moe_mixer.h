@@ -1,6 +1,8 @@
 // A mixture-of-experts layer: router, routed experts from the gate, and what runs beside them.
 #pragma once
 
+#include <chrono>
+#include <memory>
 #include <optional>
 
 #include "model/blocks/mlp.h"
@@ -25,14 +27,24 @@ class MoeMixer final : public Mixer {
   Status build(Builder& builder, const MoeOptions& options);
   void swap_experts(std::unique_ptr<Experts>& experts) { experts_.swap(experts); }
   Experts* experts() const { return experts_.get(); }
+  // Of the routed experts' kernels. Read it while no work is enqueued.
+  MoeTime time() const { return clock_->time; }
+  void reset_time() { clock_->time = {}; }
 
  private:
+  // Written in stream order, so the times are right where work runs later than it is enqueued.
+  struct Clock {
+    MoeTime time;
+    std::chrono::steady_clock::time_point start;
+  };
+
   LayerSpec spec_;
   bool many_ranks_ = false;
   Linear router_, shared_gate_, latent_in_, latent_out_;
   View selection_bias_;
   std::unique_ptr<Mixer> shared_;
   std::unique_ptr<Experts> experts_;
+  std::shared_ptr<Clock> clock_ = std::make_shared<Clock>();
 };
 
 Result<std::unique_ptr<Mixer>> make_moe(Builder& builder, const MoeOptions& options);

@@ -71,6 +71,7 @@ Status Decoder::add(const JsonValue& json) {
   if (stages_.size() >= kMaxStages)
     return error(Code::kLimitExceeded, json.path, ": more than ", kMaxStages, " decoders");
   if (type == "ByteLevel") {
+    byte_level_ = true;
     stages_.push_back(std::make_unique<Stage<BytesOfAlphabet>>());
   } else if (type == "Replace") {
     return add_replace(json);

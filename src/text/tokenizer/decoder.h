@@ -58,11 +58,14 @@ class Decoder {
   // `json` may be null: tokens are joined with spaces.
   static Result<Decoder> from_json(const JsonValue* json);
   DecoderChain start() const;
+  // Whether tokens are spelled in the byte alphabet.
+  bool byte_level() const { return byte_level_; }
 
  private:
   Status add(const JsonValue& json);
   Status add_replace(const JsonValue& json);
   std::vector<std::unique_ptr<DecoderStage>> stages_;
+  bool byte_level_ = false;
   std::size_t growth_ = 1;  // how many times its length all Replace stages can make of a text
 };
 

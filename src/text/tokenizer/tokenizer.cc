@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "text/tokenizer/added_tokens.h"
 #include "text/tokenizer/bpe.h"
+#include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/decoder.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/post_processor.h"
@@ -269,6 +270,29 @@ std::optional<std::string> Tokenizer::id_to_token(std::int32_t id) const {
     if (vocab->has(id)) return std::string(vocab->text(id));
   }
   return std::nullopt;
+}
+
+std::string Tokenizer::token_bytes(std::int32_t id) const {
+  if (impl_->added.has(id)) return std::string(impl_->added.text(id));
+  if (!impl_->bpe.vocab().has(id)) return "";
+  const std::string_view spelled = impl_->bpe.vocab().text(id);
+  std::string out;
+  if (impl_->decoder.byte_level()) {
+    text::append_bytes_of(spelled, out);
+    return out;
+  }
+  const auto hex = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+  if (spelled.size() == 6 && spelled.starts_with("<0x") && spelled[5] == '>' && hex(spelled[3]) >= 0 &&
+      hex(spelled[4]) >= 0) {
+    return std::string(1, static_cast<char>(16 * hex(spelled[3]) + hex(spelled[4])));
+  }
+  constexpr std::string_view kMark = "\u2581";  // how SentencePiece spells a space
+  for (std::size_t at = 0; at < spelled.size();) {
+    const bool space = spelled.substr(at).starts_with(kMark);
+    out += space ? std::string_view(" ") : spelled.substr(at, 1);
+    at += space ? kMark.size() : 1;
+  }
+  return out;
 }
 
 bool Tokenizer::is_special(std::int32_t id) const {

@@ -34,6 +34,9 @@ class Tokenizer {
   std::optional<std::int32_t> token_to_id(std::string_view token) const;
   // The token as the file spells it; nothing for an id that no token has.
   std::optional<std::string> id_to_token(std::int32_t id) const;
+  // The bytes that the token stands for inside a text, which need not be whole characters: " th", half of an emoji.
+  // Empty for an id that no token has.
+  std::string token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   // One more than the largest id.
   std::size_t vocab_size() const;

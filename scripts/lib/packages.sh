@@ -23,6 +23,7 @@ run   | libxxhash-dev      | 0.8  | digests of adapters
 run   | libboost1.81-dev   | 1.81 | HTTP: Boost.Beast and Asio
 run   | prometheus-cpp-dev | 1.0  | the metrics of the server
 run   | libyaml-cpp-dev    | 0.7  | configuration files of the server
+run   | libssl-dev         | 3.0  | SHA-256 and random numbers for the server's keys
 test  | libgtest-dev       | 1.12 | the framework of the tests
 test  | libgmock-dev       | 1.12 | matchers of the tests
 tools | python3            | 3.9  | runs the comparison of chat templates with Jinja2

@@ -168,7 +168,7 @@ std::optional<Refusal> Limiter::Ticket::charge_prompt(std::int64_t tokens) {
   Tenant& tenant = state_->tenants[tenant_];
   const double amount = static_cast<double>(tokens);
   tenant.tokens.refill(state_->options.now(), limit);
-  if (tokens <= limit && tenant.tokens.has(amount)) {
+  if (tenant.tokens.has(amount)) {
     tenant.tokens.take(amount);
     charged_ += tokens;
     return std::nullopt;

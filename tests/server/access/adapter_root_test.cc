@@ -211,6 +211,10 @@ TEST_P(AdapterRootTest, ChangedWhileRead) {
         fs::create_symlink("../../secret/adapter_model.safetensors", dir / "root/a/adapter_model.safetensors");
         fs::rename(dir / "root/kept", dir / "root/a/adapter_model.safetensors");
       },
+      [&] {  // there for a moment
+        fs::create_symlink("../../secret/adapter_config.json", dir / "root/a/chat_template.jinja");
+        fs::remove(dir / "root/a/chat_template.jinja");
+      },
       [&] {
         fs::rename(dir / "root/a", dir / "root/a_old");
         dir.write("root/a/adapter_config.json", "inside a");

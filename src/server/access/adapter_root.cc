@@ -281,12 +281,13 @@ Result<AdapterRoot> AdapterRoot::open(const std::string& dir, const AdapterRootO
   Descriptor fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) {
     const int number = errno;
-    return error(number == ENOENT ? Code::kNotFound : Code::kInvalidArgument, "--adapter-dir ", dir, ": ",
-                 std::strerror(number));
+    return error(number == ENOENT ? Code::kNotFound : Code::kInvalidArgument, "folder '", dir,
+                 "': ", std::strerror(number));
   }
   const std::string real = path_of(fd.get());
-  if (real.empty()) return error(Code::kUnsupported, "--adapter-dir needs /proc, which is not mounted here");
-  if (real == "/") return error(Code::kInvalidArgument, "--adapter-dir is /, want a folder that holds adapters only");
+  if (real.empty()) return error(Code::kUnsupported, "an adapter folder needs /proc, which is not mounted here");
+  if (real == "/")
+    return error(Code::kInvalidArgument, "folder '/' is the whole machine, want one that holds adapters only");
   auto root = std::make_shared<AdapterFolder::Root>();
   root->fd = std::move(fd);
   root->given = dir.starts_with('/') ? dir : "";

@@ -17,7 +17,7 @@
 namespace cadre::server {
 namespace {
 
-constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warn", "error", "off"};
+constexpr std::array<std::string_view, 5> kLevels{"debug", "info", "warning", "error", "off"};
 
 // "2026-11-29T21:36:42.123Z"
 std::string time_text(double seconds) {
@@ -117,7 +117,7 @@ Result<LogLevel> parse_log_level(std::string_view text) {
   const auto at = std::find(kLevels.begin(), kLevels.end(), text);
   if (at != kLevels.end()) return static_cast<LogLevel>(at - kLevels.begin());
   return error(Code::kInvalidArgument, "log level '", text.substr(0, 100),
-               "' is not known, want debug, info, warn, error or off");
+               "' is not known, want debug, info, warning, error or off");
 }
 
 Result<LogFormat> parse_log_format(std::string_view text) {

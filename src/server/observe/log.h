@@ -19,7 +19,7 @@ namespace cadre::server {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 enum class LogFormat : std::uint8_t { kText, kJson };
-Result<LogLevel> parse_log_level(std::string_view text);    // "debug", "info", "warn", "error", "off"
+Result<LogLevel> parse_log_level(std::string_view text);    // "debug", "info", "warning", "error", "off"
 Result<LogFormat> parse_log_format(std::string_view text);  // "text", "json"
 
 // A name of letters and underscores that the code chose, and a value that anyone may have.

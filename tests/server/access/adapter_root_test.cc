@@ -309,7 +309,7 @@ TEST(AdapterRoot, WrongRoots) {
   dir.write("file", "x");
   EXPECT_THAT(AdapterRoot::open(dir / "absent"), FailsWith(Code::kNotFound, "absent"));
   EXPECT_THAT(AdapterRoot::open(dir / "file"), FailsWith(Code::kInvalidArgument, "file"));
-  EXPECT_THAT(AdapterRoot::open(""), FailsWith(Code::kNotFound, "--adapter-dir"));
+  EXPECT_THAT(AdapterRoot::open(""), FailsWith(Code::kNotFound, "folder ''"));
   EXPECT_THAT(AdapterRoot::open("/"), FailsWith(Code::kInvalidArgument, "holds adapters only"));
 }
 

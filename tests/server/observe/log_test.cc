@@ -38,7 +38,7 @@ TEST(Log, Text) {
   EXPECT_EQ(out.lines[0],
             "ts=2026-11-29T21:36:42.125Z level=info msg=\"request finished\" request_id=r-1 status=200 seconds=0.25 "
             "stream=true adapter=\"\"\n");
-  EXPECT_EQ(out.lines[1], "ts=2026-11-29T21:36:42.125Z level=warn msg=draining\n");
+  EXPECT_EQ(out.lines[1], "ts=2026-11-29T21:36:42.125Z level=warning msg=draining\n");
 }
 
 TEST(Log, Json) {
@@ -126,9 +126,9 @@ TEST(Log, Stderr) {
 }
 
 TEST(Log, Options) {
-  EXPECT_EQ(*parse_log_level("warn"), LogLevel::kWarn);
+  EXPECT_EQ(*parse_log_level("warning"), LogLevel::kWarn);
   EXPECT_EQ(*parse_log_level("off"), LogLevel::kOff);
-  EXPECT_THAT(parse_log_level("WARN"), FailsWith(Code::kInvalidArgument, "want debug, info, warn, error or off"));
+  EXPECT_THAT(parse_log_level("WARNING"), FailsWith(Code::kInvalidArgument, "want debug, info, warning, error or off"));
   EXPECT_EQ(*parse_log_format("json"), LogFormat::kJson);
   EXPECT_THAT(parse_log_format("xml"), FailsWith(Code::kInvalidArgument, "want text or json"));
 }

@@ -1,16 +1,11 @@
-#include <algorithm>
-#include <cctype>
-
 #include "server/http/http_server.h"
+#include "server/http/http_text.h"
 
 namespace cadre::server {
 
 std::string_view HttpRequest::header(std::string_view name) const {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
-  };
   for (const auto& [key, value] : headers) {
-    if (std::equal(key.begin(), key.end(), name.begin(), name.end(), same)) return value;
+    if (same_name(key, name)) return value;
   }
   return {};
 }

@@ -17,12 +17,13 @@ namespace cadre::server {
 struct HttpLimits {
   std::size_t max_header_bytes = 16 << 10;
   std::size_t max_body_bytes = 16 << 20;
-  int max_connections = 4096;              // one more is answered with 503 and closed
-  double header_timeout_s = 30;            // from the first byte of a request to the end of its header
-  double body_timeout_s = 60;              // for the whole body
-  double idle_timeout_s = 120;             // between the requests of a connection, and before its first
-  double write_timeout_s = 60;             // without the client taking a byte
-  std::size_t max_queued_bytes = 4 << 20;  // of one reply that the client does not read; then it is cut off
+  std::size_t max_pending_body_bytes = 512 << 20;  // of all bodies that are still arriving; then 503
+  int max_connections = 4096;                      // one more is answered with 503 and closed
+  double header_timeout_s = 30;                    // from the first byte of a request to the end of its header
+  double body_timeout_s = 60;                      // for the whole body
+  double idle_timeout_s = 120;                     // between the requests of a connection, and before its first
+  double write_timeout_s = 60;                     // without the client taking a byte
+  std::size_t max_queued_bytes = 4 << 20;          // of one reply that the client does not read; then it is cut off
 };
 
 struct HttpRequest {
@@ -39,7 +40,10 @@ struct HttpRequest {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 // The answer to one request. Any thread may call, one at a time for one reply; calls never wait for the network. An
-// object that goes away without an answer sends a 500. After the client is gone every call does nothing.
+// object that goes away without an answer sends a 500; one that goes away between start and end closes the connection
+// in a way that shows the client that something is missing. After the client is gone every call does nothing. HEAD gets
+// the header only; a client of HTTP/1.0 gets pieces without chunks, and the end of the connection ends them. A status
+// out of 200 to 599 becomes 500; headers that would break the message are left out.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
@@ -47,15 +51,17 @@ class HttpReply {
   virtual void send(int status, const HttpHeaders& headers, std::string body) = 0;
   // Or in pieces, chunked: start, any number of write, end.
   virtual void start(int status, const HttpHeaders& headers) = 0;
-  // False once the client is gone or has let more than max_queued_bytes pile up (it is then cut off).
+  // False once the client is gone or has let more than max_queued_bytes pile up (it is then cut off). One piece is
+  // always taken when nothing waits, however large.
   virtual bool write(std::string_view bytes) = 0;
   virtual void end() = 0;
   // Called once, on the server's thread, as soon as the client goes away before the answer was complete; at once, on
-  // the caller's thread, where it already has. Never called after a complete answer.
+  // the caller's thread, where it already has. Never called after a complete answer (send or end was called). A later
+  // call replaces the function. A client that closes its sending side counts as gone.
   virtual void on_disconnect(std::function<void()> call) = 0;
 };
 
-// Called on the server's thread: must not wait; long work belongs to other threads.
+// Called on the server's thread: must not wait; long work belongs to other threads. An exception becomes a 500.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)>;
 
 // What went wrong before a handler saw a request (malformed, too large, too slow): a status, and the text for people.
@@ -74,12 +80,13 @@ class HttpServer {
   // Binds and listens; port 0 takes a free one. `host` is an address or a name that resolves to one.
   static Result<std::unique_ptr<HttpServer>> listen(const std::string& host, int port, const HttpLimits& limits,
                                                     HttpHandler handler, HttpErrorBody error_body);
-  virtual ~HttpServer() = default;  // stops
+  virtual ~HttpServer() = default;  // stops; not from a handler, nor is stop() to be called there
   virtual int port() const = 0;
   virtual std::string address() const = 0;  // "127.0.0.1:8000", "[::1]:8000"
   // Starts the thread.
   virtual void start() = 0;
-  // No new connections and no further request on the open ones; running replies go on. Idle connections are closed.
+  // No new connections and no further request on the open ones; running replies go on. Idle connections are closed, a
+  // request that is not complete yet gets a 503.
   virtual void drain() = 0;
   // Waits until every reply is complete or the time is over, then closes what is left and ends the thread. Returns
   // whether every reply was complete.

@@ -1,0 +1,53 @@
+#include "server/http/http_text.h"
+
+#include <gtest/gtest.h>
+
+#include "support/status_matchers.h"
+
+namespace cadre::server {
+namespace {
+
+TEST(HttpText, TargetsAreDecoded) {
+  const auto path = [](std::string_view target) {
+    auto parsed = parse_target("GET", target);
+    return parsed.ok() ? parsed->path + "|" + parsed->query : "refused: " + parsed.status().message();
+  };
+  EXPECT_EQ(path("/"), "/|");
+  EXPECT_EQ(path("/v1/models?a=%20b?c"), "/v1/models|a=%20b?c");
+  EXPECT_EQ(path("/a%20b%2fc%C3%A9"), "/a b/c\xc3\xa9|");
+  EXPECT_EQ(path("/a+b"), "/a+b|");
+  EXPECT_EQ(path("http://host:80/x?y"), "/x|y");
+  EXPECT_EQ(path("HTTP://host"), "/|");
+  EXPECT_EQ(path("http://host?q"), "/|q");
+}
+
+TEST(HttpText, BadTargetsAreRefused) {
+  for (const std::string_view target :
+       {"",     "x",    "*",    "host:80", "ftp://host/", "http:///x", "/%",    "/%1",  "/%zz",  "/%00",
+        "/%0a", "/%7f", "/%ff", "/%C3",    "/%ED%A0%80",  "/a#b",      "/a\\b", "/a b", "/\x80", "/\x7f"}) {
+    EXPECT_THAT(parse_target("GET", target), FailsWith(Code::kInvalidArgument, "")) << target;
+  }
+  EXPECT_THAT(parse_target("OPTIONS", "*"), Succeeds());
+}
+
+TEST(HttpText, HeadsCannotBeBroken) {
+  std::string out;
+  append_head({.status = 200, .framing = BodyFraming::kLength, .length = 3, .date = "D"},
+              {{"A", "b"},
+               {"Evil", "x\r\nSet-Cookie: y"},
+               {"Bad name", "x"},
+               {"Line\r\n", "x"},
+               {"content-length", "99"},
+               {"Transfer-Encoding", "chunked"},
+               {"Date", "then"}},
+              out);
+  EXPECT_EQ(out, "HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 3\r\nDate: D\r\n\r\n");
+}
+
+TEST(HttpText, Dates) {
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+}
+
+}  // namespace
+}  // namespace cadre::server

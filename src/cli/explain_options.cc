@@ -57,7 +57,7 @@ Result<Command> read_explain(const Flags& flags, const Environment& environment)
   PlanOptions& plan = explain.plan;
   CADRE_ASSIGN(const std::string source, flags.exactly_one({"--model", "--spec"}));
   if (source == "--model") {
-    CADRE_ASSIGN(plan.model_dir, read_model(flags));
+    CADRE_ASSIGN(plan.model_dir, read_model(flags, environment));
   } else {
     CADRE_ASSIGN(explain.spec_file, flags.required(source));
   }

@@ -53,6 +53,7 @@ class HelpFormatter : public CLI::Formatter {
 std::vector<std::string> flag_names(const CLI::App* app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app->get_options()) {
+    if (option->get_group().empty()) continue;  // known, and not what anybody should be pointed to
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -108,19 +109,78 @@ void Flags::values(const std::string& name, const char* type, const std::string&
   repeatable_.insert(name);
 }
 
+void Flags::words(const std::string& name, const char* type, const std::string& help) {
+  value(name, type, help + "; several may follow one another");
+  options_[name]->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
+  repeatable_.insert(name);
+}
+
+void Flags::value_or_word(const std::string& name, const std::string& word, const char* type, const std::string& help) {
+  value(word + "," + name, type, help);
+  options_[name] = options_.extract(word + "," + name).mapped();
+}
+
 void Flags::toggle(const std::string& name, const std::string& help) {
   options_[name] = app_->add_flag(name, help)->take_all()->group(group_);
   toggles_.insert(name);
 }
 
-bool Flags::given(const std::string& name) const { return options_.at(name)->count() > 0; }
+void Flags::pair(const std::string& name, const std::string& help) {
+  toggle(name, help);
+  toggle("--no-" + name.substr(2), "the opposite");
+}
+
+std::optional<Flags::Kind> Flags::kind(const std::string& name) const {
+  if (!options_.contains(name)) return std::nullopt;
+  return toggles_.contains(name) ? Kind::kToggle : repeatable_.contains(name) ? Kind::kValues : Kind::kValue;
+}
+
+std::vector<std::string> Flags::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : options_) names.push_back(name);
+  return names;
+}
+
+void Flags::supply(const std::string& name, std::vector<std::string> values, const std::string& origin) {
+  const std::string opposite = name.starts_with("--no-") ? "--" + name.substr(5) : "--no-" + name.substr(2);
+  if (toggles_.contains(name) && toggles_.contains(opposite)) {
+    if (options_.at(name)->count() + options_.at(opposite)->count() > 0) return;
+    supplied_.try_emplace(opposite, Supplied{{values.at(0) == "true" ? "false" : "true"}, origin});
+  }
+  supplied_.try_emplace(name, Supplied{std::move(values), origin});
+}
+
+Status Flags::with_origin(Status status) const {
+  const std::string_view message = status.message();
+  const std::string name(message.substr(0, message.find_first_not_of("-abcdefghijklmnopqrstuvwxyz")));
+  const auto at = supplied_.find(name);
+  if (at == supplied_.end() || options_.at(name)->count() > 0) return status;
+  return std::move(status).with_context(at->second.origin);
+}
+
+bool Flags::given(const std::string& name) const {
+  if (options_.at(name)->count() > 0) return true;
+  const auto supplied = supplied_.find(name);
+  return supplied != supplied_.end() && (!toggles_.contains(name) || supplied->second.values.front() == "true");
+}
+
+Result<bool> Flags::choice(const std::string& name, bool otherwise) const {
+  const std::string opposite = "--no-" + name.substr(2);
+  const bool yes = given(name), no = given(opposite);
+  if (yes && no) return error(Code::kInvalidArgument, name, " and ", opposite, " are both given, want one");
+  return yes || (!no && otherwise);
+}
 
 std::optional<std::string> Flags::text(const std::string& name) const {
   if (!given(name)) return std::nullopt;
-  return options_.at(name)->results().back();
+  return all(name).back();
 }
 
-const std::vector<std::string>& Flags::all(const std::string& name) const { return options_.at(name)->results(); }
+const std::vector<std::string>& Flags::all(const std::string& name) const {
+  const CLI::Option* option = options_.at(name);
+  const auto supplied = supplied_.find(name);
+  return option->count() == 0 && supplied != supplied_.end() ? supplied->second.values : option->results();
+}
 
 Result<std::string> Flags::required(const std::string& name) const {
   if (std::optional<std::string> value = text(name); value && !value->empty()) return *std::move(value);
@@ -169,6 +229,8 @@ LineParser::LineParser(const std::string& description, const std::string& footer
 LineParser::~LineParser() = default;
 
 void LineParser::add_parent(const std::string& name, const std::string& description) {
+  const std::vector<std::string> known = command_names(app_.get());
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
   app_->add_subcommand(name, description)->footer("")->group("Commands");
 }
 

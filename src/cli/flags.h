@@ -29,16 +29,31 @@ class Flags {
   explicit Flags(CLI::App* app) : app_(app) {}
   const CLI::App* app() const { return app_; }
 
-  // Declaring. `group` heads those that follow in the help text.
+  // Declaring. `group` heads those that follow in the help text; an empty one leaves them out of it.
   void group(const std::string& name) { group_ = name; }
   void value(const std::string& name, const char* type, const std::string& help);
   void values(const std::string& name, const char* type, const std::string& help);  // may be given several times
+  void words(const std::string& name, const char* type, const std::string& help);   // and takes several at once
   void toggle(const std::string& name, const std::string& help);
+  void pair(const std::string& name, const std::string& help);  // "--x" and "--no-x"; read with choice()
+  // A value that may also stand alone: "--model" and "model", for `cadre serve MODEL`.
+  void value_or_word(const std::string& name, const std::string& word, const char* type, const std::string& help);
+
+  enum class Kind : std::uint8_t { kValue, kValues, kToggle };
+  std::optional<Kind> kind(const std::string& name) const;  // absent: no such flag is declared
+  std::vector<std::string> names() const;
+
+  // What a flag is where the line does not have it, and where that comes from ("CADRE_SERVE_PORT", "serve.yaml:3"). A
+  // toggle is "true" or "false". The first supply of a flag counts.
+  void supply(const std::string& name, std::vector<std::string> values, const std::string& origin);
+  // An error about a flag that was supplied says from where.
+  Status with_origin(Status status) const;
 
   // Reading, after the line was parsed.
   bool given(const std::string& name) const;
   std::optional<std::string> text(const std::string& name) const;
-  const std::vector<std::string>& all(const std::string& name) const;  // of a flag declared with `values`
+  Result<bool> choice(const std::string& name, bool otherwise) const;  // of a flag declared with `pair`
+  const std::vector<std::string>& all(const std::string& name) const;  // of a flag that may be given several times
   Result<std::string> required(const std::string& name) const;
   // The one flag of `names` that is given.
   Result<std::string> exactly_one(const std::vector<std::string>& names) const;
@@ -65,6 +80,11 @@ class Flags {
   std::string group_ = "Options";
   std::map<std::string, CLI::Option*> options_;
   std::set<std::string> repeatable_, toggles_;
+  struct Supplied {
+    std::vector<std::string> values;
+    std::string origin;
+  };
+  std::map<std::string, Supplied> supplied_;
 };
 
 class LineParser {
@@ -74,7 +94,8 @@ class LineParser {
   LineParser(const LineParser&) = delete;
   LineParser& operator=(const LineParser&) = delete;
 
-  // `parent` is a command that only holds others, or empty. The reference holds as long as this does.
+  // `parent` is a command that only holds others, or empty. Adding a parent again changes nothing. The reference holds
+  // as long as this does.
   void add_parent(const std::string& name, const std::string& description);
   Flags& add_command(const std::string& parent, const std::string& name, const std::string& description);
 

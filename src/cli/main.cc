@@ -1,14 +1,21 @@
 // The program `cadre`.
-#include <cstdlib>
+#include <unistd.h>
+
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "cli/commands.h"
 #include "cli/signals.h"
 
 namespace cadre::cli {
+
+#ifdef CADRE_WITHOUT_SERVE
+int execute(const ServeCommand&) { return report(Status(Code::kUnsupported, "this build has no serve")); }
+#endif
+
 namespace {
 
 int execute(const PrintCommand& command) {
@@ -17,11 +24,24 @@ int execute(const PrintCommand& command) {
   return out.exit_code(0);
 }
 
+Environment read_environment() {
+  Environment environment;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string_view::npos) continue;
+    environment.variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  if (const auto at = environment.variables.find("CADRE_MOE_BACKEND"); at != environment.variables.end()) {
+    environment.backend = at->second;
+  }
+  return environment;
+}
+
 int main(int argc, char** argv) {
   install_signals();
-  Environment environment;
-  if (const char* backend = std::getenv("CADRE_MOE_BACKEND")) environment.backend = backend;
   try {
+    const Environment environment = read_environment();
     const Result<Command> command = parse_command_line(argc, argv, environment);
     if (!command.ok()) return report(command.status());
     return std::visit([](const auto& c) { return execute(c); }, *command);

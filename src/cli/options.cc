@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "base/result.h"
+#include "cli/bench_serve_options.h"
 #include "cli/flags.h"
+#include "cli/hf_cache.h"
+#include "cli/keys_options.h"
+#include "cli/serve_options.h"
 #include "cli/shared_flags.h"
 #include "cli/values.h"
 
@@ -14,10 +18,11 @@ namespace cadre::cli {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit status: 0 done; 1 adapter check: not usable; 2 wrong usage; 3 not found; 4 malformed file;\n"
-    "5 not supported; 6 no backend; 7 over a limit; 8 not enough memory; 9 conflict; 70 internal error;\n"
-    "74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
+    "Exit status: 0 done; 1 adapter check: not usable, bench serve: no answer; 2 wrong usage; 3 not\n"
+    "found; 4 malformed file; 5 not supported; 6 no backend; 7 over a limit; 8 not enough memory;\n"
+    "9 conflict; 70 internal error; 74 output could not be written; 130 ended by Ctrl-C; 141 output closed.\n"
     "Environment: CADRE_MOE_BACKEND is a backend policy; --backend comes before it, and logits ignores it.\n"
+    "CADRE_SERVE_PORT and so on are flags of serve.\n"
     "docs/command-line.md says more.";
 
 void add_run(Flags& flags) {
@@ -107,18 +112,6 @@ Result<Command> read_chat(const Flags& flags, const Environment& environment) {
 
 constexpr const char* kLogitsPolicy = "require cpu_reference";
 
-// Before the work, not after it.
-Status check_out(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    return error(Code::kInvalidArgument, "--out: '", path, "' is a folder, want the name of a file");
-  }
-  const fs::path folder = fs::absolute(path, ignored).parent_path();
-  if (fs::is_directory(folder, ignored)) return {};
-  return error(Code::kNotFound, "--out: the folder '", folder.string(), "' is not there; make it first");
-}
-
 void add_logits(Flags& flags) {
   add_model(flags);
   add_one_adapter(flags, "under this PEFT adapter; options as for cadre run");
@@ -133,9 +126,11 @@ void add_logits(Flags& flags) {
 }
 
 // Numbers to compare with must not depend on what is set around the command: the environment's policy is not read.
-Result<Command> read_logits(const Flags& flags, const Environment&) {
+Result<Command> read_logits(const Flags& flags, const Environment& outside) {
   LogitsCommand logits;
-  CADRE_ASSIGN(logits.engine, read_engine(flags, Environment{}, kLogitsPolicy));
+  Environment environment = outside;
+  environment.backend.clear();
+  CADRE_ASSIGN(logits.engine, read_engine(flags, environment, kLogitsPolicy));
   logits.engine.check_weights = flags.given("--check-weights");
   logits.engine.need_tokenizer = false;
   logits.engine.max_num_seqs = 1;
@@ -153,7 +148,7 @@ Result<Command> read_logits(const Flags& flags, const Environment&) {
   }
   logits.step = flags.given("--step");
   CADRE_ASSIGN(logits.out, flags.required("--out"));
-  CADRE_TRY(check_out(logits.out));
+  CADRE_TRY(check_out_file("--out", logits.out));
   return Command(std::move(logits));
 }
 
@@ -166,9 +161,10 @@ void add_tokenize(Flags& flags) {
   flags.value("--decode", "1,2,3", "token ids to decode");
 }
 
-Result<Command> read_tokenize(const Flags& flags, const Environment&) {
+Result<Command> read_tokenize(const Flags& flags, const Environment& environment) {
   TokenizeCommand tokenize;
-  CADRE_ASSIGN(tokenize.model_dir, flags.required("--model"));
+  CADRE_ASSIGN(const std::string model, flags.required("--model"));  // a folder or a file
+  CADRE_ASSIGN(tokenize.model_dir, find_model("--model", model, hf_cache_dir(environment.variables)));
   CADRE_ASSIGN(const std::string input, flags.exactly_one({"--text", "--cases", "--decode"}));
   if (input == "--text") tokenize.text = flags.text(input);
   if (input == "--cases") {
@@ -200,9 +196,9 @@ void add_adapter_check(Flags& flags) {
   flags.toggle("--json", "one JSON object");
 }
 
-Result<Command> read_adapter_check(const Flags& flags, const Environment&) {
+Result<Command> read_adapter_check(const Flags& flags, const Environment& environment) {
   AdapterCheckCommand check;
-  CADRE_ASSIGN(check.model_dir, read_model(flags));
+  CADRE_ASSIGN(check.model_dir, read_model(flags, environment));
   CADRE_ASSIGN(const std::string text, flags.required("--adapter"));
   CADRE_ASSIGN(check.adapter, parse_named_dir("--adapter", text));
   check.json = flags.given("--json");
@@ -223,8 +219,23 @@ constexpr Entry kCommands[] = {
     {"adapter", "check", "Says what an adapter holds, what binds where, and whether it fits the model.",
      add_adapter_check, read_adapter_check},
     {"", "tokenize", "Text to token ids and back, as a JSON array.", add_tokenize, read_tokenize},
+    {"", "serve", "Serves a model and its adapters over HTTP, as OpenAI's clients speak it.", add_serve, read_serve},
+    {"bench", "serve", "Sends load to a server and says how fast it answers.", add_bench_serve, read_bench_serve},
+    {"keys", "new", "Makes a key for a client of cadre serve, with its limits.", add_keys_new, read_keys_new},
     {"", "logits", "Writes the logits of whole sequences to a safetensors file.", add_logits, read_logits},
 };
+
+// "Commands about adapters: check."
+std::string parent_text(std::string_view parent) {
+  std::string names;
+  for (const Entry& entry : kCommands) {
+    if (entry.parent == parent) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  const char* what = parent == "bench"  ? "Measuring: "
+                     : parent == "keys" ? "Keys of clients: "
+                                        : "Commands about adapters: ";
+  return what + names + ".";
+}
 
 }  // namespace
 
@@ -232,7 +243,7 @@ Result<Command> parse_command_line(int argc, const char* const* argv, const Envi
   LineParser parser("cadre runs Mixture-of-Experts language models with LoRA adapters.", kFooter);
   std::vector<const Flags*> flags;
   for (const Entry& entry : kCommands) {
-    if (*entry.parent != '\0') parser.add_parent(entry.parent, "Commands about adapters: check.");
+    if (*entry.parent != '\0') parser.add_parent(entry.parent, parent_text(entry.parent));
     Flags& command = parser.add_command(entry.parent, entry.name, entry.description);
     entry.add(command);
     flags.push_back(&command);

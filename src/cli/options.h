@@ -4,10 +4,15 @@
 #include <cadre/engine.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
+
+#include "server/access/keys_file.h"
+#include "server/load/load_options.h"
+#include "server/service/serve_options.h"
 
 namespace cadre::cli {
 
@@ -55,17 +60,36 @@ struct ExplainCommand {
   bool json = false, verbose = false;
 };
 
+struct ServeCommand {
+  EngineOptions engine;
+  server::ServeOptions server;
+  std::vector<std::string> notes;  // what the user should know of the flags
+  bool verbose = false;
+};
+
+struct BenchServeCommand {
+  server::LoadOptions load;
+  std::string save_file;  // JSON; empty: none
+  bool json = false;      // on standard output in place of the table
+};
+
+struct KeysNewCommand {
+  server::Grant grant;
+  std::string note;
+};
+
 // Something to print on standard output instead: a help text or the version.
 struct PrintCommand {
   std::string text;
 };
 
 using Command = std::variant<RunCommand, ChatCommand, LogitsCommand, TokenizeCommand, AdapterCheckCommand,
-                             ExplainCommand, PrintCommand>;
+                             ExplainCommand, ServeCommand, BenchServeCommand, KeysNewCommand, PrintCommand>;
 
 // What the environment says, read once by main.
 struct Environment {
-  std::string backend;  // CADRE_MOE_BACKEND; a --backend flag comes before it
+  std::string backend;                           // CADRE_MOE_BACKEND; a --backend flag comes before it
+  std::map<std::string, std::string> variables;  // all of it
 };
 
 Result<Command> parse_command_line(int argc, const char* const* argv, const Environment& environment);

@@ -11,6 +11,7 @@ namespace cadre::cli {
 
 // Exit codes that are not those of code_info.
 inline constexpr int kExitNotUsable = 1;       // `adapter check`: the adapter does not fit the model
+inline constexpr int kExitNoAnswer = 1;        // `bench serve`: no request was answered
 inline constexpr int kExitOutputFailed = 74;   // standard output could not be written
 inline constexpr int kExitOutputClosed = 141;  // the reader of standard output went away, e.g. `| head`
 

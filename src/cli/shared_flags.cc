@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "cli/hf_cache.h"
 #include "cli/values.h"
 
 namespace cadre::cli {
@@ -27,7 +28,10 @@ Status read_rehearse(const Flags& flags, EngineOptions* engine) {
 
 void add_model(Flags& flags) {
   flags.group("Model");
-  flags.value("--model", "DIR", "folder of the checkpoint: config.json, *.safetensors, tokenizer.json (required)");
+  flags.value(
+      "--model", "DIR|ORG/NAME",
+      "folder of the checkpoint: config.json, *.safetensors, tokenizer.json; or a model of the local Hugging Face "
+      "cache, ORG/NAME@REVISION too (required)");
 }
 
 void add_adapters(Flags& flags) {
@@ -77,8 +81,9 @@ void add_sampling(Flags& flags) {
   flags.toggle("--ignore-eos", "go on after the model's end tokens, up to --max-tokens");
 }
 
-Result<std::string> read_model(const Flags& flags) {
-  CADRE_ASSIGN(std::string dir, flags.required("--model"));
+Result<std::string> read_model(const Flags& flags, const Environment& environment) {
+  CADRE_ASSIGN(const std::string text, flags.required("--model"));
+  CADRE_ASSIGN(std::string dir, find_model("--model", text, hf_cache_dir(environment.variables)));
   CADRE_TRY(want_folder("--model", dir));
   return dir;
 }
@@ -106,7 +111,7 @@ Result<Policy> read_policy(const Flags& flags, const Environment& environment, c
 
 Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
   EngineOptions engine;
-  CADRE_ASSIGN(engine.model_dir, read_model(flags));
+  CADRE_ASSIGN(engine.model_dir, read_model(flags, environment));
   CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));

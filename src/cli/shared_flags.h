@@ -22,7 +22,8 @@ void add_limits(Flags& flags);
 void add_start(Flags& flags);
 void add_sampling(Flags& flags);
 
-Result<std::string> read_model(const Flags& flags);
+// A folder, or the one of a model in the Hugging Face cache.
+Result<std::string> read_model(const Flags& flags, const Environment& environment);
 Result<std::vector<AdapterSource>> read_adapters(const Flags& flags);
 // The flag comes before the environment, and that before the command's default.
 Result<Policy> read_policy(const Flags& flags, const Environment& environment, const char* otherwise);

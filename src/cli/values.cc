@@ -95,6 +95,17 @@ Status want_folder(std::string_view flag, const std::string& path) {
   return error(Code::kInvalidArgument, flag, ": '", path, "' is a file, want a folder");
 }
 
+Status check_out_file(std::string_view flag, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return error(Code::kInvalidArgument, flag, ": '", path, "' is a folder, want the name of a file");
+  }
+  const fs::path folder = fs::absolute(path, ignored).parent_path();
+  if (fs::is_directory(folder, ignored)) return {};
+  return error(Code::kNotFound, flag, ": the folder '", folder.string(), "' is not there; make it first");
+}
+
 std::string folder_name(const std::string& path) {
   std::error_code ignored;
   std::filesystem::path folder = std::filesystem::absolute(path, ignored).lexically_normal();
@@ -114,6 +125,13 @@ Result<AdapterSource> parse_adapter_dir(std::string_view flag, std::string_view 
   return source;
 }
 
+Status check_adapter_name(std::string_view flag, std::string_view name) {
+  if (name.empty()) return error(Code::kInvalidArgument, flag, ": an adapter needs a name");
+  if (name != "base" && name != "all") return {};
+  return error(Code::kInvalidArgument, flag, ": an adapter cannot be named '", name, "', which means ",
+               name == "base" ? "the model without an adapter" : "the base and every adapter", "; choose another name");
+}
+
 Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == text.size()) {
@@ -121,11 +139,7 @@ Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text
                  "', want NAME=DIR or NAME=DIR,option=value, e.g. poems=adapters/poems");
   }
   const std::string name(text.substr(0, equals));
-  if (name == "base" || name == "all") {
-    return error(Code::kInvalidArgument, flag, ": an adapter cannot be named '", name, "', which means ",
-                 name == "base" ? "the model without an adapter" : "the base and every adapter",
-                 "; choose another name");
-  }
+  CADRE_TRY(check_adapter_name(flag, name));
   CADRE_ASSIGN(AdapterSource source, parse_adapter_dir(flag, text.substr(equals + 1)));
   CADRE_TRY(want_folder(flag, source.dir));
   source.name = name;

@@ -24,12 +24,16 @@ Result<std::int64_t> parse_bytes(std::string_view flag, std::string_view text);
 
 // A path that is there and is no folder is an error; one that is not there is for its reader to say.
 Status want_folder(std::string_view flag, const std::string& path);
+// Whether a file of this name can be written, as far as its folder goes: before the work, not after it.
+Status check_out_file(std::string_view flag, const std::string& path);
 // The last part of a folder's path: "elements" of "adapters/elements/".
 std::string folder_name(const std::string& path);
 
 // "DIR[,option=value]...": the folder ends at the first comma that an option follows, since folders may hold commas.
 Result<AdapterSource> parse_adapter_dir(std::string_view flag, std::string_view text);
-// "NAME=DIR[,option=value]...". "base" and "all" are not names: --use means something else by them.
+// "base" and "all" are not names: --use means something else by them.
+Status check_adapter_name(std::string_view flag, std::string_view name);
+// "NAME=DIR[,option=value]...".
 Result<AdapterSource> parse_adapter(std::string_view flag, std::string_view text);
 
 // "gate,up,down", "experts" for all three, and words for what is no expert's: bits of Projection.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "base/result.h"
 #include "server/access/names.h"
@@ -99,9 +100,9 @@ Result<std::shared_ptr<const AccessTable>> AccessTable::make(const std::vector<s
   auto table = std::make_shared<AccessTable>();
   table->anonymous_ = everything("", false);
   // A file without keys is not "no keys asked for": it lets nobody in.
-  table->open_ = api_keys.empty() && !file;
+  table->open_ = api_keys.empty() && !file.has_value();
   table->has_admin_ = !admin_key.empty();
-  if (file) {
+  if (file.has_value()) {
     for (const KeyEntry& entry : *file) {
       table->hashes_.push_back(entry.hash);
       table->grants_.push_back(std::make_shared<const Grant>(entry.grant));
@@ -126,7 +127,7 @@ std::variant<Caller, Refusal> AccessTable::identify(std::optional<std::string_vi
     }
     if (found != 0) {
       const std::shared_ptr<const Grant>& grant = grants_[found - 1];
-      if (!grant->expires || unix_time < *grant->expires) return Caller{grant};
+      if (unix_time < grant->expires.value_or(std::numeric_limits<std::int64_t>::max())) return Caller{grant};
     }
   }
   // Clients of a server without keys often send some word for one, as their libraries want it.

@@ -268,7 +268,7 @@ Result<AdapterFolder> AdapterFolder::open(const std::shared_ptr<const Root>& roo
 }
 
 Status AdapterFolder::unchanged() const {
-  const Status changed(Code::kConflict, "adapter '" + shown(name_) + "' changed while it was read; load it again");
+  Status changed(Code::kConflict, "adapter '" + shown(name_) + "' changed while it was read; load it again");
   Result<AdapterFolder> again = open(root_, relative_, relative_);
   if (!again.ok()) return changed;
   struct stat before{}, now{};

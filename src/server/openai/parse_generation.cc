@@ -116,8 +116,8 @@ void read_logit_bias(Fields& fields, const RequestLimits& limits, SamplingReques
     }
     const double amount = value.is_number() ? *value.as_double("logit_bias") : 1000;
     if (!(amount >= -100 && amount <= 100)) {
-      return fields.fail("logit_bias",
-                         "of token " + key + " is " + describe(value) + ", want a number from -100 to 100");
+      return fields.fail("logit_bias", "of token " + std::to_string(id) + " is " + describe(value) +
+                                           ", want a number from -100 to 100");
     }
     if (!out.logit_bias.emplace(id, static_cast<float>(amount)).second) {
       return fields.fail("logit_bias", "names token " + std::to_string(id) + " twice");

@@ -279,6 +279,9 @@ TEST(Request, Limits) {
 }
 
 TEST(Request, LongNamesAreShortened) {
+  const auto bias = parse_chat_request(chat_body(R"("logit_bias": {")" + std::string(100000, '0') + R"(1": 1000})"));
+  ASSERT_FALSE(bias.ok());
+  EXPECT_LT(bias.error().message.size(), 300u);
   const auto request = parse_chat_request(chat_body("\"" + std::string(100000, 'x') + "\": 1"));
   ASSERT_FALSE(request.ok());
   EXPECT_LT(request.error().message.size(), 300u);

@@ -135,6 +135,31 @@ Result<HttpTarget> parse_target(std::string_view method, std::string_view target
   return result;
 }
 
+ChunkLine look_at_chunk_line(std::string_view bytes, bool after_chunk) {
+  if (after_chunk) {
+    const std::string_view end = bytes.substr(0, 2);
+    if (end != std::string_view("\r\n").substr(0, end.size())) return ChunkLine::kBad;
+    if (end.size() < 2) return ChunkLine::kMore;
+    bytes.remove_prefix(2);
+  }
+  if (bytes.empty()) return ChunkLine::kMore;
+  if (hex_value(bytes.front()) < 0) return ChunkLine::kBad;
+  const std::size_t end = bytes.find('\r');
+  const std::string_view line = bytes.substr(0, end);
+  if (!clean_value(line)) return ChunkLine::kBad;
+  if (end == std::string_view::npos || end + 1 == bytes.size()) return ChunkLine::kMore;
+  if (bytes[end + 1] != '\n') return ChunkLine::kBad;
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') quoted = !quoted;
+    if (line[i] == '\\' && quoted) ++i;
+  }
+  if (quoted) return ChunkLine::kBad;
+  const std::size_t digits = line.find_first_not_of('0');
+  const bool last = digits == std::string_view::npos || (digits > 0 && hex_value(line[digits]) < 0);
+  return !last || bytes.find("\r\n\r\n", end) != std::string_view::npos ? ChunkLine::kReady : ChunkLine::kMore;
+}
+
 std::string_view reason_phrase(int status) {
   switch (status) {
     case 200:

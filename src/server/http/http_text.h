@@ -41,6 +41,13 @@ struct HttpTarget {
 };
 Result<HttpTarget> parse_target(std::string_view method, std::string_view target);
 
+// The line that begins a chunk (`after_chunk`: with the CR LF of the one before), or the last chunk with its trailers.
+// kReady: all of it is there, to be parsed; kBad: it is malformed. Beast 1.81 goes on from half a last chunk against
+// its own assertions and lets a quoted string run over the line's end, so its parser is only shown lines that are
+// ready.
+enum class ChunkLine : std::uint8_t { kMore, kReady, kBad };
+ChunkLine look_at_chunk_line(std::string_view bytes, bool after_chunk);
+
 std::string_view reason_phrase(int status);
 
 // "Sun, 06 Nov 1994 08:49:37 GMT"

@@ -64,6 +64,8 @@ class RequestReader::Parser : public http::basic_parser<true> {
   std::string target;
   int version = 11;
   bool chunk_line = false;  // the last put() read the line before a chunk, or the end with its trailers
+  bool after_chunk = false;
+  std::uint64_t chunk_left = 0;
   int hosts = 0, lengths = 0, codings = 0, expectations = 0;
   std::string host, length, coding, expectation;
 
@@ -92,7 +94,8 @@ class RequestReader::Parser : public http::basic_parser<true> {
     request_.body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
-  void on_chunk_header_impl(std::uint64_t, BeastView extensions, error_code& ec) override {
+  void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& ec) override {
+    chunk_left = size;
     chunk_line = true;
     // They mean nothing to us; a client must not be able to send them without end.
     if (extensions.size() > extension_room_) {
@@ -103,6 +106,8 @@ class RequestReader::Parser : public http::basic_parser<true> {
   }
   std::size_t on_chunk_body_impl(std::uint64_t, BeastView bytes, error_code&) override {
     request_.body.append(bytes.data(), bytes.size());
+    chunk_left -= bytes.size();
+    after_chunk = true;
     return bytes.size();
   }
   void on_finish_impl(error_code&) override {}
@@ -232,7 +237,16 @@ void RequestReader::check_header() {
 std::size_t RequestReader::read_body(std::string_view bytes) {
   error_code ec;
   parser_->chunk_line = false;
-  const std::size_t n = parser_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), ec);
+  std::size_t n = 0;
+  const ChunkLine line = parser_->codings == 0 || parser_->chunk_left > 0
+                             ? ChunkLine::kReady
+                             : look_at_chunk_line(bytes, parser_->after_chunk);
+  if (line == ChunkLine::kReady) {
+    n = parser_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), ec);
+  } else {
+    expects_continue_ = false;
+    ec = line == ChunkLine::kMore ? http::error::need_more : http::error::bad_chunk;
+  }
   if (n > 0) expects_continue_ = false;  // it did not wait
   if (ec == http::error::need_more) {
     // The line that begins a chunk, or the trailers, which are left in the buffer until they are complete.

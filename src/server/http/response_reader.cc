@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "server/http/http_text.h"
+
 namespace cadre::server {
 
 namespace http = boost::beast::http;
@@ -23,7 +25,11 @@ class ResponseReader::Parser : public http::basic_parser<false> {
     skip(reader.to_head_);
   }
   int status = 0;
-  bool too_large = false;
+  bool chunked_body = false, after_chunk = false;
+  std::uint64_t chunk_left = 0;
+  ChunkLine look(std::string_view bytes) const {
+    return !chunked_body || chunk_left > 0 ? ChunkLine::kReady : look_at_chunk_line(bytes, after_chunk);
+  }
 
  private:
   void on_request_impl(http::verb, BeastView, BeastView, int, error_code&) override {}
@@ -33,12 +39,18 @@ class ResponseReader::Parser : public http::basic_parser<false> {
   }
   void on_header_impl(error_code&) override {
     in_body_ = true;
+    chunked_body = chunked();
     if (status >= 200 && reader_.sink_.on_header) reader_.sink_.on_header(status, headers_);
   }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code&) override {}
   std::size_t on_body_impl(BeastView bytes, error_code& ec) override { return pass(bytes, ec); }
-  void on_chunk_header_impl(std::uint64_t, BeastView, error_code&) override {}
-  std::size_t on_chunk_body_impl(std::uint64_t, BeastView bytes, error_code& ec) override { return pass(bytes, ec); }
+  void on_chunk_header_impl(std::uint64_t size, BeastView, error_code&) override { chunk_left = size; }
+  std::size_t on_chunk_body_impl(std::uint64_t, BeastView bytes, error_code& ec) override {
+    const std::size_t n = pass(bytes, ec);
+    chunk_left -= n;
+    after_chunk = true;
+    return n;
+  }
   void on_finish_impl(error_code&) override {}
 
   std::size_t pass(BeastView bytes, error_code& ec) {
@@ -78,7 +90,13 @@ std::size_t ResponseReader::feed(std::string_view bytes) {
     while (used < bytes.size() && (state_ == State::kHeader || state_ == State::kBody)) {
       const std::string_view rest = bytes.substr(used);
       error_code ec;
-      const std::size_t n = parser_->put(boost::asio::const_buffer(rest.data(), rest.size()), ec);
+      std::size_t n = 0;
+      const ChunkLine line = parser_->look(rest);
+      if (line == ChunkLine::kReady) {
+        n = parser_->put(boost::asio::const_buffer(rest.data(), rest.size()), ec);
+      } else {
+        ec = line == ChunkLine::kMore ? http::error::need_more : http::error::bad_chunk;
+      }
       used += n;
       if (ec == http::error::need_more) {
         if (rest.size() - n > max_header_bytes_) fail("the reply's header is too large", true);

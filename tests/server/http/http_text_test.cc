@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "support/status_matchers.h"
 
 namespace cadre::server {
@@ -42,6 +45,21 @@ TEST(HttpText, HeadsCannotBeBroken) {
                {"Date", "then"}},
               out);
   EXPECT_EQ(out, "HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 3\r\nDate: D\r\n\r\n");
+}
+
+TEST(HttpText, ChunkLines) {
+  const auto expect = [](ChunkLine want, const std::vector<std::string>& lines) {
+    for (const std::string& bytes : lines) {
+      EXPECT_EQ(look_at_chunk_line(bytes, false), want) << bytes;
+      EXPECT_EQ(look_at_chunk_line("\r\n" + bytes, true), want) << bytes;
+    }
+  };
+  expect(ChunkLine::kMore, {"", "5", "5\r", "5;a=b", "0", "0\r\n", "0\r\n\r", "000\r\nT: x\r\n", "0;x\r\nT: x\r\n\r"});
+  expect(ChunkLine::kReady,
+         {"5\r\n", "0a\r\n", "5;a=b\r\nx", "5;a=\"\\\"\"\r\n", "0\r\n\r\n", "00\r\nT: x\r\n\r\nGET"});
+  expect(ChunkLine::kBad, {"x", "\r\n", "5\rx", "5\n", "5;a=\"\r\n\"\r\n", "5;\x01", "-1\r\n"});
+  EXPECT_EQ(look_at_chunk_line("\r", true), ChunkLine::kMore);
+  EXPECT_EQ(look_at_chunk_line("x", true), ChunkLine::kBad);
 }
 
 TEST(HttpText, Dates) {

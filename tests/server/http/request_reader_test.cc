@@ -58,12 +58,13 @@ TEST(RequestReader, SplitAtEveryByte) {
       "POST /two HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
       "POST /three HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;e\r\nworld\r\nA\r\n0123456789\r\n0\r\nT: "
       "r\r\n\r\n"
+      "POST /empty HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
       "GET /four HTTP/1.0\r\n\r\n"
       "GET /five HTTP/1.1\r\nNo host\r\n\r\n";
   const auto whole = read_all(stream, stream.size(), {});
-  ASSERT_EQ(whole.size(), 5u);
+  ASSERT_EQ(whole.size(), 6u);
   EXPECT_EQ(whole[2], "POST /three? [world0123456789] Host=h Transfer-Encoding=chunked keep");
-  EXPECT_EQ(whole[4].substr(0, 9), "error 400");
+  EXPECT_EQ(whole[5].substr(0, 9), "error 400");
   for (std::size_t piece = 1; piece < stream.size(); ++piece) EXPECT_EQ(read_all(stream, piece, {}), whole) << piece;
 }
 

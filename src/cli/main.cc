@@ -12,10 +12,6 @@
 
 namespace cadre::cli {
 
-#ifdef CADRE_WITHOUT_SERVE
-int execute(const ServeCommand&) { return report(Status(Code::kUnsupported, "this build has no serve")); }
-#endif
-
 namespace {
 
 int execute(const PrintCommand& command) {

@@ -281,7 +281,8 @@ void add_notes(const server::ServeOptions& server, std::vector<std::string>* not
     notes->push_back("--host " + server.host + " without --api-key or --keys: whoever reaches this address may ask");
   }
   if (!server.adapter_dir.empty() && server.admin_key.empty()) {
-    notes->push_back("--adapter-dir has no effect without --admin-key: nobody may load adapters");
+    notes->push_back(
+        "--adapter-dir without --admin-key: its adapters are read now and on SIGHUP, and no request may load any");
   }
 }
 
@@ -289,12 +290,14 @@ Status read_all(const Flags& flags, const Environment& environment, ServeCommand
   CADRE_ASSIGN(serve->engine, read_engine(flags, environment, "auto"));
   EngineOptions& engine = serve->engine;
   CADRE_TRY(read_limits(flags, kSequences, &engine));
+  serve->server.max_num_seqs = engine.max_num_seqs;
   CADRE_TRY(read_number(flags, "--max-num-batched-tokens", 1, kMaxRows, &engine.max_num_batched_tokens));
   CADRE_TRY(read_number(flags, "--max-cpu-loras", 0, kMaxLoras, &engine.max_cpu_loras));
   CADRE_ASSIGN(engine.enable_prefix_caching, flags.choice("--enable-prefix-caching", true));
   engine.batch_invariant = flags.given("--batch-invariant");
   CADRE_TRY(read_access(flags, &serve->server));
   CADRE_TRY(read_server(flags, &serve->server));
+  serve->server.max_num_seqs = engine.max_num_seqs;
   CADRE_TRY(read_adapters_and_names(flags, environment, serve));
   // Whoever declares adapters to come, and lets them come, does not want the first one to change the backends.
   const bool declared = flags.given("--max-loras") || flags.given("--max-lora-rank");

@@ -44,7 +44,7 @@ class Usage(CliTest):
         self.refused("usage", r"want a command: check", "adapter")
 
     def test_flags_that_are_missing_doubled_or_without_a_value(self):
-        self.refused("usage", r"--model DIR is missing", "run", "--prompt", "x")
+        self.refused("usage", r"--model DIR\|ORG/NAME is missing", "run", "--prompt", "x")
         self.refused("usage", r"--prompt needs a value", "run", "--model", "x", "--prompt")
         self.refused("usage", r"--seed is given 2 times", "run", "--model", "x", "--seed", "1", "--seed", "2")
         self.refused("usage", r"--json takes no value", "run", "--json=false", "--model", "x", "--prompt", "x")

@@ -168,6 +168,7 @@ TEST_F(ServeOptions, EveryValue) {
   EXPECT_EQ(engine.max_cpu_loras, 9);
   EXPECT_EQ(engine.max_model_len, 2048);
   EXPECT_EQ(engine.max_num_seqs, 16);
+  EXPECT_EQ(command.server.max_num_seqs, 16);
   EXPECT_EQ(engine.max_num_batched_tokens, 256);
   EXPECT_EQ(engine.kv_cache_memory, std::int64_t{2} << 30);
   EXPECT_FALSE(engine.enable_prefix_caching);

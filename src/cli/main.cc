@@ -11,7 +11,6 @@
 #include "cli/signals.h"
 
 namespace cadre::cli {
-
 namespace {
 
 int execute(const PrintCommand& command) {

@@ -92,7 +92,10 @@ struct Request {
   // Log-probabilities of the prompt's own tokens, as SamplingParams::logprobs; the prompt is then computed in full.
   std::optional<std::int32_t> prompt_logprobs;
   int priority = 0;    // lower numbers go first, as in vLLM
-  std::string tenant;  // whose share of the machine is used, and who may share the prefix cache; empty: everybody's
+  std::string tenant;  // whose share of the machine is used
+  // What was computed of a prompt serves later prompts of the same salt only: whoever can measure time could otherwise
+  // learn what others ask.
+  std::string cache_salt;
   // Seconds from submit after which the request ends with what it has, its last event saying so; 0: none.
   double timeout_s = 0;
 };
@@ -114,6 +117,7 @@ struct Event {
   // With the first token, where asked for: for every token of the prompt but the first, as `logprobs`.
   std::vector<std::vector<TokenChance>> prompt_logprobs;
   std::int64_t cached_tokens = 0;             // of the prompt, taken from the prefix cache; with the first token
+  double queue_seconds = 0;                   // from submit until it first ran; with the first token
   FinishReason finish = FinishReason::kNone;  // not kNone on the request's last event
   std::string stop;                           // with kStop: the stop string that was found; empty for a token
   Status error;                               // why, with kError: e.g. logits that are not finite
@@ -183,13 +187,16 @@ class CADRE_API Engine {
   // again. Where that fails everything stays as it was.
   Result<AdapterInfo> load_adapter(const AdapterSource& source);
   // The same in two steps, so that reading a large file does not hold up a step. Reading: any thread.
-  Result<std::shared_ptr<ReadAdapter>> read_adapter(const AdapterSource& source) const;
+  // `read_from`, where given, is read in place of source.dir, which is what is remembered.
+  Result<std::shared_ptr<ReadAdapter>> read_adapter(const AdapterSource& source,
+                                                    const std::string& read_from = {}) const;
   Result<AdapterInfo> load_adapter(std::shared_ptr<ReadAdapter> adapter);
   // New requests no longer find it; running ones finish on it, then its memory is freed.
   Status unload_adapter(std::string_view name);
   std::vector<AdapterInfo> adapters() const;  // any thread
   // The present version of an adapter; null for the base model (an empty name). Any thread.
   Result<AdapterRef> find_adapter(std::string_view name) const;
+  AdapterInfo adapter_info(const AdapterRef& adapter) const;  // not of null; any thread
 
   // Queues a request; refuses one that can never run: unknown adapter, ids outside the vocabulary, a prompt that leaves
   // no room for an answer.

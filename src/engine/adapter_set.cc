@@ -41,14 +41,16 @@ AdapterSet::AdapterSet(const EngineOptions& options, MoeGate gate, SelectOptions
   if (options.loras_on_experts) plan_.expert_projections = kGate | kUp | kDown;
 }
 
-Result<std::shared_ptr<ReadAdapter>> AdapterSet::read(const Model& model, const AdapterSource& source) const {
+Result<std::shared_ptr<ReadAdapter>> AdapterSet::read(const Model& model, const AdapterSource& source,
+                                                      const std::string& read_from) const {
   const Clock::time_point start = Clock::now();
   CADRE_TRY(check_name(source.name));
   CADRE_ASSIGN(const AdapterOptions options, parse_adapter_options(source.options));
   auto read = std::make_shared<ReadAdapter>();
   read->source = source;
-  CADRE_ASSIGN(read->adapter, read_adapter(source.dir, source.name, model.adapter_targets(), options));
-  read->templates = read_templates(source.dir);
+  const std::string& dir = read_from.empty() ? source.dir : read_from;
+  CADRE_ASSIGN(read->adapter, read_adapter(dir, source.name, model.adapter_targets(), options));
+  read->templates = read_templates(dir);
   read->seconds = seconds_since(start);
   return read;
 }
@@ -284,6 +286,11 @@ std::vector<AdapterInfo> AdapterSet::list() const {
   out.reserve(by_name_.size());
   for (const auto& [name, loaded] : by_name_) out.push_back(loaded->info);
   return out;
+}
+
+AdapterInfo AdapterSet::info(const LoadedAdapter& adapter) const {
+  const std::lock_guard lock(mutex_);
+  return adapter.info;
 }
 
 int AdapterSet::slots_used() const {

@@ -22,12 +22,14 @@ class AdapterSet {
   Status attach(Runner& runner);
 
   // Any thread. `model` must be prepared.
-  Result<std::shared_ptr<ReadAdapter>> read(const Model& model, const AdapterSource& source) const;
+  Result<std::shared_ptr<ReadAdapter>> read(const Model& model, const AdapterSource& source,
+                                            const std::string& read_from = {}) const;
   Result<AdapterInfo> load(Runner& runner, std::shared_ptr<ReadAdapter> read);
   Status unload(std::string_view name);
   // Null for the base model (an empty name); an error for an unknown one lists the known. Any thread.
   Result<AdapterRef> find(std::string_view name) const;
-  std::vector<AdapterInfo> list() const;  // any thread
+  std::vector<AdapterInfo> list() const;                 // any thread
+  AdapterInfo info(const LoadedAdapter& adapter) const;  // any thread
 
   // Before a sequence of the adapter runs: brings it into a slot and keeps it there until as many calls of release.
   // False where every slot is kept by others. Between batches, as the rest.

@@ -213,6 +213,7 @@ Result<std::uint64_t> Engine::Impl::submit(const Request& request) {
   ask.prompt_logprobs = request.prompt_logprobs;
   ask.priority = request.priority;
   ask.tenant = request.tenant;
+  ask.cache_salt = request.cache_salt;
   ask.timeout_s = request.timeout_s;
   const std::uint64_t id = ask.id;
   scheduler->add(std::make_unique<Sequence>(std::move(ask), prompts.tokenizer()));
@@ -301,8 +302,9 @@ Result<AdapterInfo> Engine::load_adapter(const AdapterSource& source) {
   return load_adapter(std::move(read));
 }
 
-Result<std::shared_ptr<ReadAdapter>> Engine::read_adapter(const AdapterSource& source) const {
-  return guarded([&] { return impl_->adapters->read(impl_->runner->model(), source); });
+Result<std::shared_ptr<ReadAdapter>> Engine::read_adapter(const AdapterSource& source,
+                                                          const std::string& read_from) const {
+  return guarded([&] { return impl_->adapters->read(impl_->runner->model(), source, read_from); });
 }
 
 Result<AdapterInfo> Engine::load_adapter(std::shared_ptr<ReadAdapter> adapter) {
@@ -328,6 +330,7 @@ Result<std::uint64_t> Engine::submit(Request request) {
 Result<std::vector<Event>> Engine::step() {
   return guarded([&] { return impl_->step(); });
 }
+AdapterInfo Engine::adapter_info(const AdapterRef& adapter) const { return impl_->adapters->info(*adapter); }
 bool Engine::idle() const { return impl_->scheduler->idle(); }
 bool Engine::cancel(std::uint64_t request) { return impl_->scheduler->cancel(request); }
 

@@ -95,7 +95,7 @@ bool Scheduler::try_admit(Sequence& sequence) {
   PrefixCache::Match match;
   const bool caching = options_.prefix_caching && !keep_all_ && !ask.prompt_logprobs;
   if (caching) {
-    const PrefixCache::Key key{ask.adapter == nullptr ? 0 : ask.adapter->info.version, ask.tenant};
+    const PrefixCache::Key key{ask.adapter == nullptr ? 0 : ask.adapter->info.version, ask.cache_salt};
     // One token at least is computed: its logits are wanted.
     match = cache_.find(key, sequence.ids(), length - 1);
   }
@@ -161,7 +161,7 @@ void Scheduler::admit() {
       if (!broken_.empty() && broken_.back().sequence == next) continue;
       break;  // no memory: those behind it would only take what it waits for
     }
-    next->admitted = ++admissions_;
+    next->mark_admitted(++admissions_);
     --next->flow->waiting;
     ++next->flow->running;
     const auto it = std::find_if(waiting_.begin(), waiting_.end(), [&](const Owned& s) { return s.get() == next; });

@@ -13,11 +13,19 @@ Sequence::Sequence(Ask ask, const Tokenizer* tokenizer)
       ids_(ask_.prompt),
       prompt_(static_cast<std::int64_t>(ids_.size())),
       stops_(ask_.params.stop, ask_.params.include_stop) {
+  arrived_ = std::chrono::steady_clock::now();
   history_.add_prompt(ids_);
   if (tokenizer != nullptr) decoder_.emplace(*tokenizer, /*skip_special_tokens=*/true);
   if (ask_.timeout_s > 0) {
-    deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                                       std::chrono::duration<double>(ask_.timeout_s));
+    deadline_ = arrived_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                               std::chrono::duration<double>(ask_.timeout_s));
+  }
+}
+
+void Sequence::mark_admitted(std::uint64_t order) {
+  admitted = order;
+  if (!queue_seconds_) {
+    queue_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - arrived_).count();
   }
 }
 
@@ -70,6 +78,7 @@ Event Sequence::advance(std::span<float> logits) {
   if (!started()) {
     event.prompt_logprobs = std::move(prompt_chances_);
     event.cached_tokens = from_cache;
+    event.queue_seconds = queue_seconds_.value_or(0);
   }
   event.token = *token;
   ids_.push_back(*token);

@@ -28,7 +28,7 @@ class Sequence {
     std::uint32_t choice = 0;
     std::optional<std::int32_t> prompt_logprobs;
     int priority = 0;
-    std::string tenant;
+    std::string tenant, cache_salt;
     double timeout_s = 0;
   };
   // The tokenizer may be null: then events have no text.
@@ -64,6 +64,7 @@ class Sequence {
   std::vector<std::int64_t> snapshot_at;  // lengths at which the recurrent state is kept, rising
   std::int64_t from_cache = 0;            // tokens of the prompt that were found there
   std::uint64_t admitted = 0;             // order of admission
+  void mark_admitted(std::uint64_t order);
 
  private:
   FinishReason after(std::int32_t token) const;
@@ -71,7 +72,9 @@ class Sequence {
   Ask ask_;
   std::vector<std::int32_t> ids_;
   std::int64_t prompt_;
+  std::chrono::steady_clock::time_point arrived_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::optional<double> queue_seconds_;
   TokenHistory history_;
   StopChecker stops_;
   std::optional<StreamDecoder> decoder_;

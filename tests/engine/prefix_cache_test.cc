@@ -52,21 +52,21 @@ class PrefixCacheTest : public ::testing::Test {
   test::TestExec run{test::Machine{"cpu", 1}, 1 << 20};
 };
 
-TEST_F(PrefixCacheTest, WholePagesOfTheSameVersionAndTenantAreShared) {
+TEST_F(PrefixCacheTest, WholePagesOfTheSameVersionAndSaltAreShared) {
   auto pool = StatePool::make(*run.exec.device, kPaged, 20, 8);
   ASSERT_TRUE(pool.ok());
   {
     PrefixCache cache(*pool, false);
-    Walker a(cache, *pool), b(cache, *pool), other(cache, *pool), tenant(cache, *pool);
+    Walker a(cache, *pool), b(cache, *pool), other(cache, *pool), salted(cache, *pool);
     EXPECT_EQ(a.start({}, tokens(40)), 0);
     EXPECT_EQ(b.start({}, tokens(40)), 32) << "two whole pages";
     EXPECT_EQ(b.state.pages[0], a.state.pages[0]);
     EXPECT_EQ(b.state.pages[1], a.state.pages[1]);
     EXPECT_NE(b.state.pages[2], a.state.pages[2]) << "what grows is its own";
     EXPECT_EQ(other.start({.adapter_version = 1}, tokens(40)), 0);
-    EXPECT_EQ(tenant.start({.tenant = "x"}, tokens(40)), 0);
+    EXPECT_EQ(salted.start({.salt = "x"}, tokens(40)), 0);
     EXPECT_EQ(cache.idle_pages(), 0);
-    for (Walker* w : {&a, &b, &other, &tenant}) w->stop();
+    for (Walker* w : {&a, &b, &other, &salted}) w->stop();
     EXPECT_EQ(cache.idle_pages(), 6);
     EXPECT_EQ(pool->free_pages(), 14);
 

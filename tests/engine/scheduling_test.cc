@@ -184,12 +184,12 @@ TEST_P(Scheduling, CachedPromptsChangeNoAnswer) {
   EXPECT_EQ(second.ids, one(*plain, ask(longer, "", 6)).ids);
 }
 
-TEST(Scheduling, NothingIsSharedBetweenVersionsOrTenants) {
+TEST(Scheduling, NothingIsSharedBetweenVersionsOrSalts) {
   const auto engine = open(options_for("qwen3_moe", {"attn"}));
   ASSERT_NE(engine, nullptr);
   const Request base = ask(prompt(40)), adapted = ask(prompt(40), "attn");
   Request mine = base;
-  mine.tenant = "mine";
+  mine.cache_salt = "mine";
   EXPECT_EQ(one(*engine, base).cached, 0);
   EXPECT_EQ(one(*engine, base).cached, 32);
   EXPECT_EQ(one(*engine, adapted).cached, 0);

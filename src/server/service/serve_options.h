@@ -19,6 +19,7 @@ struct ServeOptions {
   std::string admin_key;            // empty: nothing can be loaded, replaced or unloaded at run time
   std::string keys_file;            // tenants, see access/
   bool share_prefix_cache = false;  // between tenants
+  int max_num_seqs = 8;             // EngineOptions::max_num_seqs
   int max_queued_requests = 256;    // waiting for their turn; more are answered with 429
   double request_timeout_s = 0;     // of one request, from its arrival; 0: none
   double drain_timeout_s = 30;      // for running replies after SIGTERM

@@ -76,6 +76,7 @@ const std::vector<std::string> Generator::kSeeds = {
     "GET /stream HTTP/1.1\r\nHost: h\r\n\r\n",
     "GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
     "OPTIONS * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100001\r\n\r\nab",
     "GET http://h/x HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n"};
 const std::vector<std::string> Generator::kWords = {"\r\n",
                                                     "\n",

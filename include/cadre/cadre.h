@@ -83,7 +83,7 @@ typedef struct cadre_engine_options {
   int32_t threads;        // compute threads, the caller's included; 0: 1, none is started
 
   // Adapters to come, see cadre_engine_load_adapter. What is declared here needs no new selection of backends later.
-  int32_t max_loras;         // adapters usable at the same time
+  int32_t max_loras;         // slots: adapters that one batch can mix; others take turns; 0: one for each
   int32_t max_lora_rank;     // largest rank on experts
   int32_t loras_on_experts;  // flag: adapters may touch the experts of every layer
 
@@ -99,6 +99,9 @@ typedef struct cadre_engine_options {
   // Called by cadre_engine_open, and not after it, with a share in [0, 1] that only grows; NULL: not called.
   void (*progress)(double share, void* user);
   void* progress_user;
+
+  int32_t max_cpu_loras;      // adapters whose content stays in memory, others are read again when used; 0: all
+  int32_t no_prefix_caching;  // flag: nothing that was computed of a prompt is kept for later ones
 } cadre_engine_options;
 
 // Opens a model. *engine is NULL on failure.

@@ -39,6 +39,7 @@ Result<EngineOptions> read_options(const cadre_engine_options* given, const std:
   };
   take(o.threads, out.threads);
   take(o.max_loras, out.max_loras);
+  take(o.max_cpu_loras, out.max_cpu_loras);
   take(o.max_lora_rank, out.max_lora_rank);
   out.loras_on_experts = o.loras_on_experts != 0;
   take(o.max_model_len, out.max_model_len);
@@ -48,6 +49,7 @@ Result<EngineOptions> read_options(const cadre_engine_options* given, const std:
   take(o.memory_limit, out.memory_limit);
   out.check_weights = o.check_weights != 0;
   out.batch_invariant = o.batch_invariant != 0;
+  out.enable_prefix_caching = o.no_prefix_caching == 0;
   out.need_tokenizer = o.no_tokenizer == 0;
   if (o.progress != nullptr) {
     out.progress = [call = o.progress, user = o.progress_user, opening](double share) {

@@ -87,10 +87,7 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
                                    .with_context("adapter '" + source.name + "'"));
     plan.known.push_back(std::move(adapter));
   }
-  if (plan.slots > 0 && plan.known.size() > static_cast<std::size_t>(plan.slots)) {
-    return error(Code::kLimitExceeded, plan.known.size(), " adapters are given, and --max-loras allows ", plan.slots);
-  }
-  plan.slots = std::max(plan.slots, static_cast<int>(plan.known.size()));
+  if (plan.slots == 0) plan.slots = static_cast<int>(plan.known.size());  // as the engine does
   std::vector<LayerSelection> layers = model->requests(common, plan);
   for (LayerSelection& layer : layers) spread(layer.deployment, o);
   return layers;

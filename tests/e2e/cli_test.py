@@ -103,8 +103,8 @@ class Usage(CliTest):
         # Three answers one after another are those of one batch.
         together = self.cadre(*run, *two, "--use", "all").out
         self.assertEqual(self.cadre(*run, *two, "--use", "all", "--max-num-seqs", "1").out, together)
-        self.refused("limit", r"2 adapters are given, and --max-loras allows 1", *run, *two, "--use", "base",
-                     "--max-loras", "1")
+        # With fewer slots than adapters they take turns.
+        self.assertEqual(self.cadre(*run, *two, "--use", "all", "--max-loras", "1").out, together)
         self.refused(8, r"kv.cache.memory", *run, "--kv-cache-memory", "1K", "--max-model-len", "512")
         self.refused("usage", r"--kv-cache-memory is 'much', want bytes, e\.g\. 512M or 4G", *run,
                      "--kv-cache-memory", "much")

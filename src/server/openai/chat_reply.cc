@@ -33,15 +33,15 @@ class ChatReply final : public Reply {
         prompt_top_(request.prompt_logprobs),
         parse_tools_(request.parse_tools),
         parallel_tools_(request.parallel_tools),
-        choices_(static_cast<std::size_t>(request.n), Choice(request.sampling)) {
+        stop_token_ids_(request.sampling.stop_token_ids),
+        choices_(static_cast<std::size_t>(request.n)) {
     // A prompt of one token has none to report but the first's null.
     if (prompt_top_) prompt_logprobs_ = prompt_logprobs({}, *prompt_top_, token_text_);
   }
 
  private:
   struct Choice {
-    explicit Choice(const SamplingRequest& sampling) : ending(sampling) {}
-    Ending ending;
+    Json stop_reason;
     ToolCallParser tools;
     std::int64_t calls = 0;
     bool started = false;
@@ -72,8 +72,8 @@ class ChatReply final : public Reply {
   Delta next(std::size_t index, const Event& event) {
     Choice& choice = choices_[index];
     Delta delta;
-    choice.ending.take(event, token_text_);
     choice.finish = event.finish;
+    choice.stop_reason = stop_reason(event, stop_token_ids_);
     if (top_logprobs_ && !event.logprobs.empty()) {
       delta.logprobs.push_back(chat_logprob(event.logprobs, *top_logprobs_, token_text_));
     }
@@ -155,7 +155,7 @@ class ChatReply final : public Reply {
   static void add_ending(const Choice& choice, std::vector<Json::Member>& out) {
     const bool completed = choice.finish == FinishReason::kStop || choice.finish == FinishReason::kLength;
     out.emplace_back("finish_reason", choice.calls > 0 && completed ? "tool_calls" : finish_reason(choice.finish));
-    if (choice.finish != FinishReason::kNone) out.emplace_back("stop_reason", choice.ending.stop_reason());
+    if (choice.finish != FinishReason::kNone) out.emplace_back("stop_reason", choice.stop_reason);
   }
 
   std::vector<Json::Member> further_members() const override {
@@ -166,6 +166,7 @@ class ChatReply final : public Reply {
   TokenText token_text_;
   std::optional<std::int32_t> top_logprobs_, prompt_top_;
   bool parse_tools_, parallel_tools_;
+  std::vector<std::int32_t> stop_token_ids_;
   std::vector<Choice> choices_;
   Json prompt_logprobs_;
 };

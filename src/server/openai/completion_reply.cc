@@ -35,12 +35,13 @@ class CompletionReply final : public Reply {
         prompt_only_(request.prompt_only),
         top_logprobs_(request.sampling.logprobs),
         prompt_top_(request.prompt_logprobs),
+        stop_token_ids_(request.sampling.stop_token_ids),
         choices_(prompts_.size() * n_, Choice(request.sampling)) {}
 
  private:
   struct Choice {
-    explicit Choice(const SamplingRequest& sampling) : ending(sampling), logprobs(sampling.logprobs.value_or(0)) {}
-    Ending ending;
+    explicit Choice(const SamplingRequest& sampling) : logprobs(sampling.logprobs.value_or(0)) {}
+    Json stop_reason;
     CompletionLogprobs logprobs;
     bool started = false;
     FinishReason finish = FinishReason::kNone;
@@ -61,7 +62,7 @@ class CompletionReply final : public Reply {
     choice.finish = event.finish;
     if (!prompt_only_) {
       text += event.text;
-      choice.ending.take(event, token_text_);
+      choice.stop_reason = stop_reason(event, stop_token_ids_);
       if (top_logprobs_ && !event.logprobs.empty()) choice.logprobs.add(event.logprobs, token_text_);
     }
     const bool ended = event.finish != FinishReason::kNone;
@@ -93,7 +94,7 @@ class CompletionReply final : public Reply {
                                      {"text", std::move(text)},
                                      {"logprobs", std::move(logprobs)},
                                      {"finish_reason", finish_reason(cut ? FinishReason::kLength : choice.finish)}};
-    if (choice.finish != FinishReason::kNone) out.emplace_back("stop_reason", choice.ending.stop_reason());
+    if (choice.finish != FinishReason::kNone) out.emplace_back("stop_reason", choice.stop_reason);
     return Json::object(std::move(out));
   }
 
@@ -111,6 +112,7 @@ class CompletionReply final : public Reply {
   std::size_t n_;
   bool echo_, prompt_only_;
   std::optional<std::int32_t> top_logprobs_, prompt_top_;
+  std::vector<std::int32_t> stop_token_ids_;
   std::vector<Choice> choices_;
 };
 

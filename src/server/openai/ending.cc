@@ -19,17 +19,12 @@ Json finish_reason(FinishReason reason) {
   return nullptr;
 }
 
-void Ending::take(const Event& event, const TokenText& text) {
-  if (!event.token) return;
-  ++tokens_;
-  if (search_) (void)stops_.feed(text(*event.token), tokens_ >= min_tokens_);
-  if (event.finish != FinishReason::kStop) return;
-  const auto id = std::find(stop_token_ids_.begin(), stop_token_ids_.end(), *event.token);
-  if (id != stop_token_ids_.end()) {
-    stop_reason_ = *id;
-  } else if (stops_.stopped()) {
-    stop_reason_ = stops_.matched();
-  }
+Json stop_reason(const Event& last, std::span<const std::int32_t> stop_token_ids) {
+  if (last.finish != FinishReason::kStop) return nullptr;
+  if (!last.stop.empty()) return last.stop;
+  const bool asked =
+      last.token && std::find(stop_token_ids.begin(), stop_token_ids.end(), *last.token) != stop_token_ids.end();
+  return asked ? Json(*last.token) : Json();
 }
 
 }  // namespace cadre::server

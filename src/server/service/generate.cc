@@ -193,8 +193,7 @@ std::vector<Request> make_group(const Context& context, const Exchange& exchange
       one.version = plan.adapter;
       one.sampling = request.sampling;
       one.choice = static_cast<std::uint32_t>(choice);
-      // One report is enough: the prompt is the same for all choices.
-      if (choice == 0) one.prompt_logprobs = prompt_logprobs;
+      one.prompt_logprobs = prompt_logprobs;
       one.priority = priority_of(exchange.caller, request.priority);
       one.tenant = exchange.caller.tenant();
       // Lengths in front, so that no pair of values reads as another pair.

@@ -44,7 +44,24 @@ void show_model(Context& context, Exchange exchange, const std::string& name) {
   refuse(context, exchange, model_not_found(shown(name)), "not_found");
 }
 
+namespace {
+
+// Long texts cost time, so they count like other requests.
+bool admitted(Context& context, Exchange& exchange, Limiter::Ticket* ticket) {
+  auto result = context.limiter->admit(exchange.caller);
+  if (const Refusal* refusal = std::get_if<Refusal>(&result)) {
+    refuse(context, exchange, *refusal);
+    return false;
+  }
+  *ticket = std::move(std::get<Limiter::Ticket>(result));
+  return true;
+}
+
+}  // namespace
+
 void tokenize(Context& context, Exchange exchange) {
+  Limiter::Ticket ticket;
+  if (!admitted(context, exchange, &ticket)) return;
   ApiResult<TokenizeRequest> request = parse_tokenize_request(exchange.request.body, context.request_limits);
   if (!request.ok()) return refuse(context, exchange, request.error(), "invalid");
   const ApiResult<AdapterRef> adapter = find_model(context, exchange.caller, request->model);
@@ -71,6 +88,8 @@ void tokenize(Context& context, Exchange exchange) {
 }
 
 void detokenize(Context& context, Exchange exchange) {
+  Limiter::Ticket ticket;
+  if (!admitted(context, exchange, &ticket)) return;
   const ApiResult<DetokenizeRequest> request = parse_detokenize_request(exchange.request.body, context.request_limits);
   if (!request.ok()) return refuse(context, exchange, request.error(), "invalid");
   const ApiResult<AdapterRef> adapter = find_model(context, exchange.caller, request->model);
@@ -81,6 +100,10 @@ void detokenize(Context& context, Exchange exchange) {
 }
 
 void explain(Context& context, Exchange exchange) {
+  if (!may_see_metrics(exchange.caller)) {
+    return refuse(context, exchange, api_error(403, "this key may not read the selection, which speaks of all tenants"),
+                  "forbidden");
+  }
   const std::vector<LayerReport> layers =
       context.loop->call([](Engine& engine) { return std::vector<LayerReport>(engine.selection()); });
   std::vector<Json> list;

@@ -311,10 +311,10 @@ TEST(ChatReply, WithoutToolsCallsAreText) {
 
 TEST(ChatReply, StopReasons) {
   ChatRequest request;
-  request.sampling.stop = {"rld"};
   request.sampling.stop_token_ids = {3};
-  EXPECT_EQ(text_at(answer_chat(request, {{0, event(1, "Hello")}, {0, event(2, " wo", FinishReason::kStop)}}).whole,
-                    "choices.0.stop_reason"),
+  Event stopped = event(2, " wo", FinishReason::kStop);
+  stopped.stop = "rld";
+  EXPECT_EQ(text_at(answer_chat(request, {{0, event(1, "Hello")}, {0, stopped}}).whole, "choices.0.stop_reason"),
             "\"rld\"");
   EXPECT_EQ(text_at(answer_chat(request, {{0, event(1, "Hello")}, {0, event(3, "", FinishReason::kStop)}}).whole,
                     "choices.0.stop_reason"),

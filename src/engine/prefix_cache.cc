@@ -98,16 +98,20 @@ PrefixCache::Match PrefixCache::find(const Key& key, std::span<const std::int32_
   return match;
 }
 
-PrefixCache::Node* PrefixCache::extend(Node* at, std::span<const std::int32_t> tokens, std::int32_t page) {
+PrefixCache::Node* PrefixCache::extend(Node* at, std::span<const std::int32_t> tokens, std::int32_t* page) {
   const ChildKey name = child_key(at, tokens);
   std::unique_ptr<Node>& child = nodes_[name];
   if (child == nullptr) {
     child = std::make_unique<Node>();
     child->parent = at;
     child->name = name;
-    child->page = page;
-    pool_.hold(page);
+    child->page = *page;
+    pool_.hold(*page);
     ++at->children;
+  } else if (child->page != *page) {
+    pool_.hold(child->page);
+    pool_.drop(*page);
+    *page = child->page;
   }
   enter(child.get());
   --at->users;  // it has a child now, so it cannot be idle

@@ -43,9 +43,10 @@ class PrefixCache {
   };
   // The longest known beginning of `ids` of at most `most` tokens.
   Match find(const Key& key, std::span<const std::int32_t> ids, std::int64_t most);
-  // Adds the page after `at`, holding kPageSize `tokens`, and steps there. Where that page is known already, the known
-  // one stays.
-  Node* extend(Node* at, std::span<const std::int32_t> tokens, std::int32_t page);
+  // Adds the page after `at`, holding kPageSize `tokens`, and steps there. Where that page is known already, the
+  // caller's is given back and `*page` becomes the known one, held for it: two copies would keep memory that nobody can
+  // free.
+  Node* extend(Node* at, std::span<const std::int32_t> tokens, std::int32_t* page);
   void leave(Node* at);
   // Keeps a copy of the recurrent state in `slot`, which has seen exactly the tokens up to `at`.
   void keep_snapshot(const Exec& exec, Node* at, std::int32_t slot);

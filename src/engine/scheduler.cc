@@ -321,7 +321,7 @@ void Scheduler::ran(const std::vector<Part>& parts) {
     while ((s.cached_pages + 1) * kPageSize <= s.state.length) {
       const std::size_t at = static_cast<std::size_t>(s.cached_pages * kPageSize);
       s.node = cache_.extend(s.node, s.ids().subspan(at, kPageSize),
-                             s.state.pages[static_cast<std::size_t>(s.cached_pages)]);
+                             &s.state.pages[static_cast<std::size_t>(s.cached_pages)]);
       ++s.cached_pages;
     }
     if (std::find(s.snapshot_at.begin(), s.snapshot_at.end(), s.state.length) != s.snapshot_at.end()) {

@@ -33,7 +33,7 @@ struct Walker {
     EXPECT_TRUE(pool.reserve(state, length));
     for (std::int64_t page = match.tokens / kPageSize; (page + 1) * kPageSize <= length; ++page) {
       at = cache.extend(at, std::span(ids).subspan(static_cast<std::size_t>(page * kPageSize), kPageSize),
-                        state.pages[static_cast<std::size_t>(page)]);
+                        &state.pages[static_cast<std::size_t>(page)]);
     }
     return match.tokens;
   }
@@ -106,6 +106,28 @@ TEST_F(PrefixCacheTest, WhatIsUsedStaysAndTheOldestGoesFirst) {
   Walker again(cache, *pool);
   EXPECT_EQ(again.start({}, tokens(33, 2)), 0);
   again.stop();
+}
+
+// Two that computed the same at the same time end up with one copy: otherwise what one has cached would be kept by the
+// other, which needs its memory.
+TEST_F(PrefixCacheTest, TheSamePageIsKeptOnce) {
+  auto pool = StatePool::make(*run.exec.device, kPaged, 6, 4);
+  ASSERT_TRUE(pool.ok());
+  PrefixCache cache(*pool, false);
+  SequenceState a, b;
+  ASSERT_TRUE(pool->reserve(a, 16) && pool->reserve(b, 16));
+  PrefixCache::Match ma = cache.find({}, tokens(16), 15), mb = cache.find({}, tokens(16), 15);
+  EXPECT_EQ(pool->free_pages(), 4);
+  PrefixCache::Node* at_a = cache.extend(ma.at, tokens(16), &a.pages[0]);
+  PrefixCache::Node* at_b = cache.extend(mb.at, tokens(16), &b.pages[0]);
+  EXPECT_EQ(at_a, at_b);
+  EXPECT_EQ(a.pages, b.pages);
+  EXPECT_EQ(pool->free_pages(), 5);
+  cache.leave(at_a);
+  cache.leave(at_b);
+  pool->release(a);
+  pool->release(b);
+  EXPECT_EQ(cache.idle_pages(), 1);
 }
 
 TEST_F(PrefixCacheTest, RecurrentLayersStartFromSnapshotsOnly) {

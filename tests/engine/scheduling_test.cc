@@ -204,6 +204,21 @@ TEST(Scheduling, NothingIsSharedBetweenVersionsOrSalts) {
   EXPECT_LT(engine->stats().pages_cached, before) << "its pages go with it";
 }
 
+// An answer that is generated again takes the pages that hold it already: memory for one sequence is enough.
+TEST_P(Scheduling, OneSequenceFitsBesideWhatItsTwinLeft) {
+  EngineOptions options = options_for(GetParam());
+  options.max_num_seqs = 1;
+  options.max_model_len = 160;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  ASSERT_EQ(engine->memory().cache_tokens, 160);
+  const Answer first = one(*engine, ask(prompt(3), "", 150));
+  EXPECT_EQ(one(*engine, ask(prompt(3), "", 150)).ids, first.ids);
+  EXPECT_EQ(one(*engine, ask(prompt(3, 2), "", 150)).ids.size(), 150u);
+  EXPECT_EQ(one(*engine, ask(prompt(3), "", 150)).ids, first.ids);
+  expect_all_returned(*engine);
+}
+
 // Rope that depends on the length makes a key useless to other sequences.
 TEST(Scheduling, LengthDependentRopeIsNeitherCachedNorPreempted) {
   EngineOptions options = options_for("mixtral_rope_dynamic");

@@ -1,5 +1,6 @@
 #include "server/service/work_queue.h"
 
+#include <exception>
 #include <utility>
 
 namespace cadre::server {
@@ -39,7 +40,11 @@ void WorkQueue::run() {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
+    try {
+      work();
+    } catch (const std::exception&) {
+      // No memory, for the most part. What `work` held is gone, so a reply it owed says so on its own.
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "model/builder.h"
 
+#include "base/dot.h"
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
 
@@ -49,11 +50,12 @@ Status Builder::embedding(Embedding& out, const std::string& module, std::int64_
   return {};
 }
 
-Status Builder::lm_head(Linear& out, const Embedding& embedding) {
+Status Builder::lm_head(Linear& out, const Embedding& embedding, bool bias) {
   const std::int64_t hidden = embedding.table().dim(1), vocab = embedding.table().dim(0);
   // A stored head counts, also where the config says tied: transformers keeps the two apart when both are there and
   // differ (NemotronH never ties), and uses the same numbers when they do not.
-  if (!config.tied_embeddings || loader.has("lm_head.weight")) return linear(out, "lm_head", hidden, vocab);
+  if (!config.tied_embeddings || loader.has("lm_head.weight"))
+    return linear(out, "lm_head", hidden, vocab, {.bias = bias});
   out.weight_ = embedding.table();
   targets.dense.push_back({.module = "lm_head", .in = hidden, .out = vocab, .tied = true});
   sites.push_back({.linear = &out});
@@ -67,6 +69,32 @@ Result<View> Builder::vector(const std::string& name, std::int64_t size, bool pa
     ranges = {ranks.part(size)};
   }
   return loader.device_tensor(name, {size}, ranges);
+}
+
+Result<View> Builder::one_plus_vector(const std::string& name, std::int64_t size) {
+  CADRE_ASSIGN(const View file, loader.host(name, {size}));
+  auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(size));
+  for (std::int64_t i = 0; i < size; ++i) {
+    (*values)[static_cast<std::size_t>(i)] = 1.0f + element(file.data, file.dtype, i);
+  }
+  CADRE_ASSIGN(auto imported, loader.device().import(View(values->data(), DType::kF32, {size}), values));
+  loader.keep(std::move(imported.second));
+  return imported.first;
+}
+
+Result<Norm> Builder::norm(const std::string& module, std::int64_t size, float eps, const NormOptions& options) {
+  Norm out;
+  out.eps = eps;
+  out.used = true;
+  if (options.one_plus) {
+    CADRE_ASSIGN(out.weight, one_plus_vector(module + ".weight", size));
+  } else {
+    CADRE_ASSIGN(out.weight, vector(module + ".weight", size));
+  }
+  if (options.layer_norm) {
+    CADRE_ASSIGN(out.bias, vector(module + ".bias", size));
+  }
+  return out;
 }
 
 Result<int> Builder::add_state(const StateSpec& spec) {

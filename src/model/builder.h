@@ -74,8 +74,17 @@ class Builder {
   Status linear(Linear& linear, const std::string& module, std::int64_t in, std::int64_t out,
                 const LinearOptions& options = {});
   Status embedding(Embedding& embedding, const std::string& module, std::int64_t vocab, std::int64_t hidden);
+  // A vector of the file with `one` added to each element, in float32.
+  Result<View> one_plus_vector(const std::string& name, std::int64_t size);
   // lm_head.weight, or the embedding's table where the config ties them and the file has no head of its own.
-  Status lm_head(Linear& linear, const Embedding& embedding);
+  Status lm_head(Linear& linear, const Embedding& embedding, bool bias = false);
+  // A norm over `size` elements with module.weight, and module.bias where it is a LayerNorm. `one_plus`: the file holds
+  // what is added to one (Qwen3-Next, Gemma 2 and 3).
+  struct NormOptions {
+    bool layer_norm = false, one_plus = false;
+  };
+  Result<Norm> norm(const std::string& module, std::int64_t size, float eps, const NormOptions& options);
+  Result<Norm> norm(const std::string& module, std::int64_t size, float eps) { return norm(module, size, eps, {}); }
   // A vector, e.g. a norm's weight; `part`: only this rank's elements.
   Result<View> vector(const std::string& name, std::int64_t size, bool part = false);
   // n divided by the number of ranks; refuses a remainder, naming what it is of.

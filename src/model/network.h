@@ -1,4 +1,4 @@
-// A model as a sequence of pre-norm residual blocks: x += mixer(norm(x)). Attention, MLPs, MoE and Mamba are mixers.
+// A model as a sequence of residual blocks: x += after(mixer(before(x))). Attention, MLPs, MoE and Mamba are mixers.
 #pragma once
 
 #include <memory>
@@ -26,17 +26,30 @@ class Mixer {
   virtual View forward(const Step& step, View x) const = 0;
 };
 
+// RMSNorm, or LayerNorm where there is a bias.
+struct Norm {
+  View weight, bias;  // [width]; an undefined weight is all ones
+  float eps = 1e-6f;
+  bool used = false;  // false: nothing happens
+  void forward(const Step& step, View out, View x) const;
+};
+
 struct Block {
-  View norm;  // [hidden]
+  Norm before;  // unused: the mixer sees the residual stream itself
   std::unique_ptr<Mixer> mixer;
+  Norm after;         // of what the mixer gave
+  float scale = 1;    // of the same, last (Granite's residual_multiplier)
+  View stream_scale;  // [1] of the stream after the sum (Gemma's layer_scalar); undefined: none
 };
 
 struct Network {
   Embedding embedding;
+  float embedding_scale = 1;
   std::vector<Block> blocks;
-  View final_norm;
+  Norm final_norm;
   Linear lm_head;
-  float norm_eps = 1e-6f;
+  float logit_scale = 1;
+  float logit_softcap = 0;  // 0: none
 
   // logits float32 [L, vocab] for batch.rows.
   void forward(const Step& step, View logits) const;

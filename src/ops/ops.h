@@ -14,7 +14,8 @@
 
 namespace cadre {
 
-// Rotary embedding of the first `dim` elements of each head, in halves (x[i], x[i + dim/2]).
+// Rotary embedding of the first `dim` elements of each head, in halves (x[i], x[i + dim/2]) or in neighbours (x[2i],
+// x[2i + 1]).
 struct Rope {
   enum class Length : std::uint8_t {
     kFixed,     // one table for all lengths
@@ -23,9 +24,10 @@ struct Rope {
   };
   Length length = Length::kFixed;
   int dim = 0;
-  View inv_freq;       // float32 [dim / 2]
-  View long_inv_freq;  // float32 [dim / 2], kLongShort only
-  float scale = 1;     // of cos and sin (attention_factor)
+  bool interleaved = false;  // neighbours
+  View inv_freq;             // float32 [dim / 2]
+  View long_inv_freq;        // float32 [dim / 2], kLongShort only
+  float scale = 1;           // of cos and sin (attention_factor)
   std::int64_t original_context = 0;
   double theta = 10000, factor = 1;  // kDynamic only
 };
@@ -35,6 +37,9 @@ struct Rope {
 struct AttentionSpec {
   float scale = 0;          // of the scores, 1/sqrt(head_dim) for most
   std::int64_t window = 0;  // keys seen, itself included; 0: all
+  std::int64_t chunk = 0;   // Llama 4: only keys of the same chunk of positions are seen; 0: no chunks
+  float softcap = 0;        // scores become softcap * tanh(score / softcap); 0: none
+  View sinks;               // gpt-oss: [heads] a score each that takes weight and has no value; undefined: none
 };
 
 class Ops {
@@ -54,8 +59,12 @@ class Ops {
   virtual void linear(const Exec&, View out, View x, View weight, View bias, const LoraTable* lora,
                       View slots) const = 0;
 
-  // out = x / sqrt(mean(x^2) + eps) * weight over the last dimension; x [T, D] or [T, heads, D]; may be in place.
+  // out = x / sqrt(mean(x^2) + eps) * weight over the last dimension; x [T, D] or [T, heads, D]; may be in place. An
+  // undefined weight is all ones.
   virtual void rms_norm(const Exec&, View out, View x, View weight, float eps) const = 0;
+
+  // out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over the last dimension; x [T, D]; may be in place.
+  virtual void layer_norm(const Exec&, View out, View x, View weight, View bias, float eps) const = 0;
 
   // Mamba-2's gated norm: y = x * silu(gate), RMS-normalised within each of `groups` equal parts, times weight.
   virtual void gated_group_norm(const Exec&, View out, View x, View gate, View weight, int groups, float eps) const = 0;
@@ -68,6 +77,24 @@ class Ops {
 
   // x [T, H] *= sigmoid(gate [T, 1]).
   virtual void scale_by_sigmoid(const Exec&, View x, View gate) const = 0;
+
+  // x *= factor, [T, H] or [T, heads, D], in place.
+  virtual void scale(const Exec&, View x, float factor) const = 0;
+
+  // x [T, H] *= factor[0], one number of a weight's type, in place.
+  virtual void scale_by(const Exec&, View x, View factor) const = 0;
+
+  // out = a * b; may be in place.
+  virtual void multiply(const Exec&, View out, View a, View b) const = 0;
+
+  // x *= sigmoid(gate), both [T, H] or [T, heads, D]; in place.
+  virtual void multiply_by_sigmoid(const Exec&, View x, View gate) const = 0;
+
+  // x = limit * tanh(x / limit), in place. x [T, H].
+  virtual void softcap(const Exec&, View x, float limit) const = 0;
+
+  // Llama 4, where there is no rotary embedding: x [T, heads, D] *= 1 + scale * log(1 + floor((position + 1) / floor)).
+  virtual void scale_by_position(const Exec&, View x, float scale, float floor, const Batch&) const = 0;
 
   // Clamps every element of x to [-limit, limit], in place.
   virtual void clamp(const Exec&, View x, float limit) const = 0;

@@ -6,21 +6,22 @@ namespace cadre {
 
 Status build_decoder(Builder& b, Network& network, const DecoderLayout& layout) {
   const ModelConfig& c = b.config;
-  CADRE_ASSIGN(network.norm_eps, config_epsilon(c.json, "rms_norm_eps", 1e-6));
+  CADRE_ASSIGN(const float eps, config_epsilon(c.json, "rms_norm_eps", 1e-6));
   CADRE_TRY(b.embedding(network.embedding, "model.embed_tokens", c.vocab, c.hidden));
   for (int i = 0; i < layout.layers; ++i) {
     const std::string prefix = "model.layers." + std::to_string(i);
     Block attention, feed_forward;
-    CADRE_ASSIGN(attention.norm, b.vector(prefix + ".input_layernorm.weight", c.hidden));
+    attention.scale = feed_forward.scale = layout.residual_scale;
+    CADRE_ASSIGN(attention.before, b.norm(prefix + ".input_layernorm", c.hidden, eps, layout.norm));
     CADRE_ASSIGN(attention.mixer, layout.attention(i, prefix));
-    CADRE_ASSIGN(feed_forward.norm, b.vector(prefix + ".post_attention_layernorm.weight", c.hidden));
+    CADRE_ASSIGN(feed_forward.before, b.norm(prefix + ".post_attention_layernorm", c.hidden, eps, layout.norm));
     CADRE_ASSIGN(feed_forward.mixer, layout.feed_forward(i, prefix));
     network.blocks.push_back(std::move(attention));
     network.blocks.push_back(std::move(feed_forward));
   }
-  CADRE_ASSIGN(network.final_norm, b.vector("model.norm.weight", c.hidden));
+  CADRE_ASSIGN(network.final_norm, b.norm("model.norm", c.hidden, eps, layout.norm));
   b.targets.layers = static_cast<int>(layout.layers);
-  return b.lm_head(network.lm_head, network.embedding);
+  return b.lm_head(network.lm_head, network.embedding, layout.head_bias);
 }
 
 Result<AttentionOptions> read_attention(const ModelConfig& c) {

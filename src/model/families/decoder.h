@@ -12,6 +12,9 @@ struct DecoderLayout {
   // For layer i with its module prefix "model.layers.i".
   std::function<Result<std::unique_ptr<Mixer>>(int layer, const std::string& prefix)> attention, feed_forward;
   std::int64_t layers = 0;
+  Builder::NormOptions norm;  // of every norm of the residual stream
+  float residual_scale = 1;   // of what each mixer adds
+  bool head_bias = false;
 };
 
 Status build_decoder(Builder& builder, Network& network, const DecoderLayout& layout);

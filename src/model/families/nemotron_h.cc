@@ -132,7 +132,7 @@ Status build_nemotron_h(Builder& b, Network& network) {
   const ModelConfig& c = b.config;
   const Json& json = c.json;
   CADRE_ASSIGN(const std::vector<Kind> kinds, read_pattern(json));
-  CADRE_ASSIGN(network.norm_eps, config_epsilon(json, "layer_norm_epsilon", 1e-5));
+  CADRE_ASSIGN(const float eps, config_epsilon(json, "layer_norm_epsilon", 1e-5));
   CADRE_ASSIGN(const Activation activation, config_activation(json, "mlp_hidden_act", "relu2"));
   CADRE_ASSIGN(const bool mlp_bias, json.get_bool_or("mlp_bias", false));
 
@@ -146,14 +146,14 @@ Status build_nemotron_h(Builder& b, Network& network) {
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const std::string prefix = root + ".layers." + std::to_string(i), mixer = prefix + ".mixer";
     Block block;
-    CADRE_ASSIGN(block.norm, b.vector(prefix + ".norm.weight", c.hidden));
+    CADRE_ASSIGN(block.before, b.norm(prefix + ".norm", c.hidden, eps));
     MlpOptions mlp{
         .module = mixer, .hidden = c.hidden, .activation = {.kind = activation, .gated = false}, .bias = mlp_bias};
     switch (kinds[i]) {
       case Kind::kMamba: {
         CADRE_ASSIGN(Mamba2Options o, read_mamba(c));
         o.module = mixer;
-        o.norm_eps = network.norm_eps;
+        o.norm_eps = eps;
         CADRE_ASSIGN(block.mixer, make_mamba2(b, o));
         break;
       }
@@ -193,7 +193,7 @@ Status build_nemotron_h(Builder& b, Network& network) {
     }
     network.blocks.push_back(std::move(block));
   }
-  CADRE_ASSIGN(network.final_norm, b.vector(root + ".norm_f.weight", c.hidden));
+  CADRE_ASSIGN(network.final_norm, b.norm(root + ".norm_f", c.hidden, eps));
   b.targets.layers = static_cast<int>(kinds.size());
   return b.lm_head(network.lm_head, network.embedding);
 }

@@ -67,6 +67,7 @@ void ReferenceOps::attention(const Exec& exec, View out, View q, View pages, con
   const std::int64_t kv_heads = pages.dim(3) / dim;
   CADRE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "attention: heads are not a multiple of kv heads");
   const std::int64_t share = heads / kv_heads;
+  CADRE_CHECK(!spec.sinks.defined() || is_weight(spec.sinks, {heads}), "attention: sinks are not [heads]");
 
   exec.launch([=, positions = batch.positions, sequence = batch.sequence, threads = exec.threads] {
     threads->parallel_for(tokens * heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -74,12 +75,16 @@ void ReferenceOps::attention(const Exec& exec, View out, View q, View pages, con
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t t = item / heads, h = item % heads, offset = h / share * dim;
         const std::int64_t s = index_at(sequence, t), last = index_at(positions, t);
-        const std::int64_t first = spec.window > 0 ? std::max<std::int64_t>(0, last - spec.window + 1) : 0;
+        std::int64_t first = spec.window > 0 ? std::max<std::int64_t>(0, last - spec.window + 1) : 0;
+        if (spec.chunk > 0) first = std::max(first, last / spec.chunk * spec.chunk);
         scores.resize(static_cast<std::size_t>(last - first + 1));
 
-        float top = -std::numeric_limits<float>::infinity();
+        const bool sink = spec.sinks.defined();
+        const float sink_score = sink ? element(spec.sinks.data, spec.sinks.dtype, h) : 0;
+        float top = sink ? sink_score : -std::numeric_limits<float>::infinity();
         for (std::int64_t p = first; p <= last; ++p) {
-          const float score = dot(cache.at(s, p, 0) + offset, DType::kF32, row(q, t, h), dim) * spec.scale;
+          float score = dot(cache.at(s, p, 0) + offset, DType::kF32, row(q, t, h), dim) * spec.scale;
+          if (spec.softcap > 0) score = spec.softcap * std::tanh(score / spec.softcap);
           scores[static_cast<std::size_t>(p - first)] = score;
           top = std::max(top, score);
         }
@@ -91,6 +96,7 @@ void ReferenceOps::attention(const Exec& exec, View out, View q, View pages, con
           total += weight;
           axpy(weight, cache.at(s, p, 1) + offset, DType::kF32, y, dim);
         }
+        if (sink) total += std::exp(sink_score - top);
         for (std::int64_t i = 0; i < dim; ++i) y[i] /= total;
       }
     });

@@ -14,10 +14,17 @@ class ReferenceOps final : public Ops {
   void gather_rows(const Exec&, View out, View x, View rows) const override;
   void linear(const Exec&, View out, View x, View weight, View bias, const LoraTable* lora, View slots) const override;
   void rms_norm(const Exec&, View out, View x, View weight, float eps) const override;
+  void layer_norm(const Exec&, View out, View x, View weight, View bias, float eps) const override;
   void gated_group_norm(const Exec&, View out, View x, View gate, View weight, int groups, float eps) const override;
   void add(const Exec&, View out, View a, View b) const override;
   void activate(const Exec&, View out, View gate, View up, const ActivationSpec&) const override;
   void scale_by_sigmoid(const Exec&, View x, View gate) const override;
+  void scale(const Exec&, View x, float factor) const override;
+  void scale_by(const Exec&, View x, View factor) const override;
+  void multiply(const Exec&, View out, View a, View b) const override;
+  void multiply_by_sigmoid(const Exec&, View x, View gate) const override;
+  void softcap(const Exec&, View x, float limit) const override;
+  void scale_by_position(const Exec&, View x, float scale, float floor, const Batch&) const override;
   void clamp(const Exec&, View x, float limit) const override;
   void rope(const Exec&, View x, const Rope&, const Batch&) const override;
   void write_kv(const Exec&, View pages, View k, View v, const Batch&) const override;

@@ -57,14 +57,15 @@ void ReferenceOps::rope(const Exec& exec, View x, const Rope& rope, const Batch&
           cosines[i] = std::cos(angle) * rope.scale;
           sines[i] = std::sin(angle) * rope.scale;
         }
+        // The partner of an element, and how far the next pair is.
+        const std::int64_t other = rope.interleaved ? 1 : half, step = rope.interleaved ? 2 : 1;
         for (std::int64_t h = 0; h < heads; ++h) {
-          float* low = row(x, t, h);
-          float* high = low + half;
-          for (std::int64_t i = 0; i < half; ++i) {
+          float* y = row(x, t, h);
+          for (std::int64_t i = 0; i < half; ++i, y += step) {
             const float c = cosines[static_cast<std::size_t>(i)], sn = sines[static_cast<std::size_t>(i)];
-            const float a = low[i], b = high[i];
-            low[i] = a * c - b * sn;
-            high[i] = b * c + a * sn;
+            const float a = y[0], b = y[other];
+            y[0] = a * c - b * sn;
+            y[other] = b * c + a * sn;
           }
         }
       }

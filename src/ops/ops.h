@@ -113,6 +113,9 @@ class Ops {
   // float32 [slots, C, W - 1]: the last inputs of each sequence, oldest first, updated.
   virtual void conv1d_silu(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const = 0;
 
+  // The same without the activation.
+  virtual void conv1d(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const = 0;
+
   // Mamba-2 (arXiv:2405.21060), one step for each row: dt = clamp(softplus(dt + dt_bias), dt_min, dt_max),
   // S = S * exp(dt * -exp(A_log)) + dt * x B^T, y = S C + D x. x, out [T, heads, P]; dt [T, heads]; B, C
   // [T, groups, N]; a_log, d, dt_bias [heads]; state float32 [slots, heads, P, N], updated.
@@ -122,6 +125,19 @@ class Ops {
     float dt_min = 0, dt_max = 0;
   };
   virtual void ssm_scan(const Exec&, View out, const SsmScan&, View state, const Batch&) const = 0;
+
+  // out = x, [T, H] or [T, heads, D] of any row and head strides, from memory of its own.
+  virtual void copy(const Exec&, View out, View x) const = 0;
+
+  // Gated delta rule (arXiv:2412.06464), one step for each row: q and k divided by their Euclidean length, q also by
+  // sqrt(K); S *= exp(-exp(A_log) * softplus(a + dt_bias)); S += k (sigmoid(b) * (v - k^T S)); y = q^T S. q, k
+  // [T, groups, K], shared by the heads of a group; v, out [T, heads, V]; a, b [T, heads]; a_log, dt_bias [heads];
+  // state float32 [slots, heads, K, V], updated.
+  struct DeltaRule {
+    View q, k, v, a, b;
+    View a_log, dt_bias;
+  };
+  virtual void delta_rule(const Exec&, View out, const DeltaRule&, View state, const Batch&) const = 0;
 };
 
 // Every op in float32 in a fixed order, on any CPU: the yardstick.

@@ -23,20 +23,25 @@ Filter make_filter(std::int64_t taps, DType dtype, bool bias) {
 
 // Rows of several sequences laid end to end; `state` carries over.
 Floats convolve(TestExec& run, const Filter& filter, const View& state, const std::vector<Part>& parts, const Floats& x,
-                bool in_place = false) {
+                bool in_place = false, bool activate = true) {
   const auto ops = make_reference_ops();
   const Batch batch = make_batch(run, parts);
   const View in = run.put_strided({batch.tokens, kChannels}, x);
   const View out = in_place ? in : run.make({batch.tokens, kChannels}, 1);
-  ops->conv1d_silu(run.exec, out, in, run.put(filter.dtype, {kChannels, 1, filter.taps}, filter.weight),
-                   filter.bias.empty() ? View() : run.put(filter.dtype, {kChannels}, filter.bias), state, batch);
+  const View weight = run.put(filter.dtype, {kChannels, 1, filter.taps}, filter.weight);
+  const View bias = filter.bias.empty() ? View() : run.put(filter.dtype, {kChannels}, filter.bias);
+  if (activate) {
+    ops->conv1d_silu(run.exec, out, in, weight, bias, state, batch);
+  } else {
+    ops->conv1d(run.exec, out, in, weight, bias, state, batch);
+  }
   return run.get(out);
 }
 
 // NaN everywhere: what a fresh sequence must not read.
 View fresh_state(TestExec& run, std::int64_t taps) { return run.make({kSlots, kChannels, taps - 1}); }
 
-std::vector<Exact> expected(const Filter& filter, const Floats& x) {
+std::vector<Exact> expected(const Filter& filter, const Floats& x, bool activate = true) {
   const std::size_t taps = static_cast<std::size_t>(filter.taps), rows = x.size() / kChannels;
   std::vector<Exact> out;
   for (std::size_t t = 0; t < rows; ++t) {
@@ -48,7 +53,7 @@ std::vector<Exact> expected(const Filter& filter, const Floats& x) {
         }
       }
       if (!filter.bias.empty()) sum.add(filter.bias[c]);
-      sum.value = sum.value / (1 + std::exp(-sum.value));
+      if (activate) sum.value = sum.value / (1 + std::exp(-sum.value));
       out.push_back(sum);
     }
   }
@@ -71,10 +76,13 @@ TEST(Conv, MatchesDouble) {
         const Filter filter = make_filter(taps, dtype, bias);
         const Floats x = random_floats(1, 9 * kChannels, 2);
         for (const bool in_place : {false, true}) {
-          const Floats got = run_everywhere([&](TestExec& run) {
-            return convolve(run, filter, fresh_state(run, taps), {{.rows = 9, .state_slot = 2}}, x, in_place);
-          });
-          expect_close(got, expected(filter, x));
+          for (const bool activate : {false, true}) {
+            const Floats got = run_everywhere([&](TestExec& run) {
+              const View state = fresh_state(run, taps);
+              return convolve(run, filter, state, {{.rows = 9, .state_slot = 2}}, x, in_place, activate);
+            });
+            expect_close(got, expected(filter, x, activate));
+          }
         }
       }
     }

@@ -6,18 +6,20 @@
 #include "ops/ref/reference_ops.h"
 
 namespace cadre {
+namespace {
 
-void ReferenceOps::conv1d_silu(const Exec& exec, View out, View x, View weight, View bias, View state,
-                               const Batch& batch) const {
+// silu or nothing after the sum.
+void convolve(const Exec& exec, View out, View x, View weight, View bias, View state, const Batch& batch,
+              bool activate) {
   const std::int64_t tokens = batch.tokens, channels = x.dim(1), taps = weight.dim(2), kept = taps - 1;
-  CADRE_CHECK(is_activation(x, {tokens, channels}), "conv1d_silu: x is not float32 [T, C]");
-  CADRE_CHECK(is_activation(out, {tokens, channels}), "conv1d_silu: out differs from x");
-  CADRE_CHECK(taps > 0 && is_weight(weight, {channels, 1, taps}), "conv1d_silu: weight is not [C, 1, W]");
-  CADRE_CHECK(!bias.defined() || is_weight(bias, {channels}), "conv1d_silu: bias is not [C] of a weight type");
-  CADRE_CHECK(is_activation(state, {state.dim(0), channels, kept}), "conv1d_silu: state is not float32 [S, C, W - 1]");
-  CADRE_CHECK(batch.sequences == 0 || is_index(batch.first_row, batch.sequences + 1), "conv1d_silu: no first rows");
+  CADRE_CHECK(is_activation(x, {tokens, channels}), "conv1d: x is not float32 [T, C]");
+  CADRE_CHECK(is_activation(out, {tokens, channels}), "conv1d: out differs from x");
+  CADRE_CHECK(taps > 0 && is_weight(weight, {channels, 1, taps}), "conv1d: weight is not [C, 1, W]");
+  CADRE_CHECK(!bias.defined() || is_weight(bias, {channels}), "conv1d: bias is not [C] of a weight type");
+  CADRE_CHECK(is_activation(state, {state.dim(0), channels, kept}), "conv1d: state is not float32 [S, C, W - 1]");
+  CADRE_CHECK(batch.sequences == 0 || is_index(batch.first_row, batch.sequences + 1), "conv1d: no first rows");
   CADRE_CHECK(is_index(batch.cached, batch.sequences) && is_index(batch.state_slot, batch.sequences),
-              "conv1d_silu: no state slots");
+              "conv1d: no state slots");
 
   exec.launch([=, sequences = batch.sequences, first_row = batch.first_row, cached = batch.cached,
                state_slot = batch.state_slot, threads = exec.threads] {
@@ -26,7 +28,7 @@ void ReferenceOps::conv1d_silu(const Exec& exec, View out, View x, View weight, 
       static thread_local std::vector<float> window;  // [channels, W]: the inputs that one output sees
       window.assign(static_cast<std::size_t>((c_end - c_begin) * taps), 0.0f);
       const std::int64_t slot = index_at(state_slot, s);
-      CADRE_CHECK(slot >= 0 && slot < state.dim(0), "conv1d_silu: no such state slot");
+      CADRE_CHECK(slot >= 0 && slot < state.dim(0), "conv1d: no such state slot");
       if (index_at(cached, s) > 0) {
         for (std::int64_t c = c_begin; c < c_end; ++c) {
           std::copy_n(row(state, slot, c), kept, window.data() + (c - c_begin) * taps + 1);
@@ -39,8 +41,9 @@ void ReferenceOps::conv1d_silu(const Exec& exec, View out, View x, View weight, 
           float* seen = window.data() + (c - c_begin) * taps;
           std::copy(seen + 1, seen + taps, seen);
           seen[kept] = in[c];
-          const float sum = dot(weight_row(weight, c), weight.dtype, seen, taps);
-          y[c] = silu(bias.defined() ? sum + element(bias.data, bias.dtype, c) : sum);
+          float sum = dot(weight_row(weight, c), weight.dtype, seen, taps);
+          if (bias.defined()) sum += element(bias.data, bias.dtype, c);
+          y[c] = activate ? silu(sum) : sum;
         }
       }
       for (std::int64_t c = c_begin; c < c_end; ++c) {
@@ -55,6 +58,18 @@ void ReferenceOps::conv1d_silu(const Exec& exec, View out, View x, View weight, 
       }
     });
   });
+}
+
+}  // namespace
+
+void ReferenceOps::conv1d_silu(const Exec& exec, View out, View x, View weight, View bias, View state,
+                               const Batch& batch) const {
+  convolve(exec, out, x, weight, bias, state, batch, /*activate=*/true);
+}
+
+void ReferenceOps::conv1d(const Exec& exec, View out, View x, View weight, View bias, View state,
+                          const Batch& batch) const {
+  convolve(exec, out, x, weight, bias, state, batch, /*activate=*/false);
 }
 
 }  // namespace cadre

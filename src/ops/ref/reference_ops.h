@@ -30,7 +30,10 @@ class ReferenceOps final : public Ops {
   void write_kv(const Exec&, View pages, View k, View v, const Batch&) const override;
   void attention(const Exec&, View out, View q, View pages, const AttentionSpec&, const Batch&) const override;
   void conv1d_silu(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const override;
+  void conv1d(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const override;
   void ssm_scan(const Exec&, View out, const SsmScan&, View state, const Batch&) const override;
+  void copy(const Exec&, View out, View x) const override;
+  void delta_rule(const Exec&, View out, const DeltaRule&, View state, const Batch&) const override;
 };
 
 }  // namespace cadre

@@ -83,18 +83,31 @@ Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader,
     const std::string stacked_down = names.module + "." + names.stacked_down;
     CADRE_ASSIGN(const View down, names.transposed ? matrix(stacked_down, {spec.experts, inner, width})
                                                    : matrix(stacked_down, {spec.experts, width, inner}));
+    View up_bias, down_bias;
+    if (spec.expert_bias) {
+      CADRE_ASSIGN(up_bias, loader.host(stacked_up + "_bias", {spec.experts, rows}));
+      CADRE_ASSIGN(down_bias, loader.host(stacked_down + "_bias", {spec.experts, width}));
+    }
+    // The gate's and the up projection's part of what holds both, along dimension 0.
+    const auto divide = [&](const View& both, View& gate, View& up_part) {
+      if (!gated) {
+        up_part = both;
+      } else if (names.interleaved) {
+        gate = alternate(both, 0);
+        up_part = alternate(both, 1);
+      } else {
+        gate = both.slice(0, 0, inner);
+        up_part = both.slice(0, inner, 2 * inner);
+      }
+    };
     for (std::int64_t e = 0; e < spec.experts; ++e) {
       LoadedExperts::Expert& x = experts.emplace_back();
       const View both = names.transposed ? up.at(e).transposed() : up.at(e);
       x.down = names.transposed ? down.at(e).transposed() : down.at(e);
-      if (!gated) {
-        x.up = both;
-      } else if (names.interleaved) {
-        x.gate = alternate(both, 0);
-        x.up = alternate(both, 1);
-      } else {
-        x.gate = both.slice(0, 0, inner);
-        x.up = both.slice(0, inner, 2 * inner);
+      divide(both, x.gate, x.up);
+      if (spec.expert_bias) {
+        divide(up_bias.at(e), x.gate_bias, x.up_bias);
+        x.down_bias = down_bias.at(e);
       }
     }
   } else {

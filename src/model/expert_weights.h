@@ -15,8 +15,9 @@ struct ExpertNames {
   bool transposed = false;   // stacked tensors are [E, in, out]
 };
 
-// Per expert (`module.3.up_proj.weight`) where the checkpoint has that, otherwise stacked (`module.gate_up_proj`
-// [E, 2I, W] and `module.down_proj` [E, W, I]). Checks every tensor now; reads none.
+// Stacked (`module.gate_up_proj` [E, 2I, W] and `module.down_proj` [E, W, I], with biases `module.gate_up_proj_bias`
+// [E, 2I] and `module.down_proj_bias` [E, W]) where the checkpoint has that, otherwise per expert
+// (`module.3.up_proj.weight`). Checks every tensor now; reads none.
 Result<std::unique_ptr<ExpertWeights>> open_expert_weights(WeightLoader& loader, const ExpertNames& names,
                                                            const LayerSpec& spec);
 

@@ -28,7 +28,7 @@ class Mamba2 final : public Mixer {
                        .dt_min = o_.dt_min,
                        .dt_max = o_.dt_max},
                       state.ssm, step.batch);
-    step.ops.gated_group_norm(step.exec, y, y, gate, norm_, static_cast<int>(groups_), o_.norm_eps);
+    step.ops.gated_group_norm(step.exec, y, y, gate, norm_, norm_groups_, o_.norm_eps);
     return out_proj_.forward(step, y);
   }
 
@@ -39,8 +39,15 @@ class Mamba2 final : public Mixer {
       return error(Code::kInvalidFile, b.loader.folder(), "/config.json: mamba_num_heads is ", o.heads,
                    ", want a multiple of n_groups ", o.groups);
     }
-    CADRE_ASSIGN(heads_, b.per_rank(o.heads, "mamba_num_heads"));
-    CADRE_ASSIGN(groups_, b.per_rank(o.groups, "n_groups"));
+    // A norm over several groups needs all of their heads.
+    const bool divided = b.ranks.size > 1 && (o.norm_groups == 0 || o.norm_groups == o.groups);
+    heads_ = o.heads;
+    groups_ = o.groups;
+    if (divided) {
+      CADRE_ASSIGN(heads_, b.per_rank(o.heads, "mamba_num_heads"));
+      CADRE_ASSIGN(groups_, b.per_rank(o.groups, "n_groups"));
+    }
+    norm_groups_ = static_cast<int>(o.norm_groups == 0 || divided ? groups_ : o.norm_groups);
     // This rank's heads and groups inside the parts that in_proj and the convolution pack together.
     const auto part = [&](std::int64_t offset, std::int64_t n) {
       const auto [begin, end] = b.ranks.part(n);
@@ -49,19 +56,19 @@ class Mamba2 final : public Mixer {
     const Ranges projected = {part(0, inner), part(inner, inner), part(2 * inner, bc), part(2 * inner + bc, bc),
                               part(2 * inner + 2 * bc, o.heads)};
     Ranges channels;
-    if (b.ranks.size > 1) channels = {part(0, inner), part(inner, bc), part(inner + bc, bc)};
+    if (divided) channels = {part(0, inner), part(inner, bc), part(inner + bc, bc)};
     CADRE_TRY(b.linear(in_proj_, o.module + ".in_proj", o.hidden, inner + conv + o.heads,
-                       {.bias = o.proj_bias, .split = Split::kColumn, .ranges = projected}));
-    CADRE_TRY(
-        b.linear(out_proj_, o.module + ".out_proj", inner, o.hidden, {.bias = o.proj_bias, .split = Split::kRow}));
+                       {.bias = o.proj_bias, .split = divided ? Split::kColumn : Split::kNone, .ranges = projected}));
+    CADRE_TRY(b.linear(out_proj_, o.module + ".out_proj", inner, o.hidden,
+                       {.bias = o.proj_bias, .split = divided ? Split::kRow : Split::kNone}));
     CADRE_ASSIGN(conv_weight_, b.loader.device_tensor(o.module + ".conv1d.weight", {conv, 1, o.conv_width}, channels));
     if (o.conv_bias) {
       CADRE_ASSIGN(conv_bias_, b.loader.device_tensor(o.module + ".conv1d.bias", {conv}, channels));
     }
-    CADRE_ASSIGN(a_log_, b.vector(o.module + ".A_log", o.heads, true));
-    CADRE_ASSIGN(d_, b.vector(o.module + ".D", o.heads, true));
-    CADRE_ASSIGN(dt_bias_, b.vector(o.module + ".dt_bias", o.heads, true));
-    CADRE_ASSIGN(norm_, b.vector(o.module + ".norm.weight", inner, true));
+    CADRE_ASSIGN(a_log_, b.vector(o.module + ".A_log", o.heads, divided));
+    CADRE_ASSIGN(d_, b.vector(o.module + ".D", o.heads, divided));
+    CADRE_ASSIGN(dt_bias_, b.vector(o.module + ".dt_bias", o.heads, divided));
+    CADRE_ASSIGN(norm_, b.vector(o.module + ".norm.weight", inner, divided));
     CADRE_ASSIGN(state_, b.add_state({.kind = StateSpec::Kind::kRecurrent,
                                       .channels = heads_ * o.head_dim + 2 * groups_ * o.state,
                                       .width = o.conv_width,
@@ -74,6 +81,7 @@ class Mamba2 final : public Mixer {
  private:
   Mamba2Options o_;
   std::int64_t heads_ = 0, groups_ = 0;  // on this rank
+  int norm_groups_ = 1;
   Linear in_proj_, out_proj_;
   View conv_weight_, conv_bias_, a_log_, d_, dt_bias_, norm_;
   int state_ = 0;

@@ -11,6 +11,8 @@ struct Mamba2Options {
   std::int64_t heads = 0, head_dim = 0, groups = 0, state = 0, conv_width = 0;
   bool proj_bias = false, conv_bias = true;
   float norm_eps = 1e-5f;
+  // Parts of the gated norm; 0: one for each group. Where they are not the groups, every rank computes the whole layer.
+  std::int64_t norm_groups = 0;
   float dt_min = 0, dt_max = 0;  // time_step_limit
 };
 

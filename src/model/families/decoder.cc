@@ -76,6 +76,12 @@ Result<LayerSpec> read_softmax_experts(const ModelConfig& c, std::string_view ex
   return spec;
 }
 
+Status require_rope_theta(const Json& json) {
+  const Json* fields = json.has("rope_parameters") ? json.find("rope_parameters") : json.find("rope_scaling");
+  if (fields != nullptr && fields->has("rope_theta")) return {};
+  return json.get_double("rope_theta").status();
+}
+
 Result<Rope> make_rope(Builder& b, std::int64_t head_dim) {
   CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context));
   return upload_rope(b, config);

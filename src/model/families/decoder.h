@@ -34,6 +34,9 @@ Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t laye
 Result<LayerSpec> read_softmax_experts(const ModelConfig& config, std::string_view experts_key,
                                        std::string_view size_key);
 
+// Refuses a config that leaves rope_theta out, for families whose default is not make_rope's.
+Status require_rope_theta(const Json& json);
+
 // The rotary embedding of the config, on the device.
 Result<Rope> make_rope(Builder& builder, std::int64_t head_dim);
 

@@ -13,9 +13,16 @@ struct Family {
   Status (*build)(Builder& builder, Network& network);
 };
 
+Status build_deepseek_v2(Builder& builder, Network& network);
+Status build_deepseek_v3(Builder& builder, Network& network);  // and kimi_k2
+Status build_gpt_oss(Builder& builder, Network& network);
+Status build_granite_moe(Builder& builder, Network& network);
+Status build_granite_moe_hybrid(Builder& builder, Network& network);
+Status build_granite_moe_shared(Builder& builder, Network& network);
 Status build_mixtral(Builder& builder, Network& network);
 Status build_nemotron_h(Builder& builder, Network& network);
 Status build_olmoe(Builder& builder, Network& network);
+Status build_phimoe(Builder& builder, Network& network);
 Status build_qwen2_moe(Builder& builder, Network& network);
 Status build_qwen3_moe(Builder& builder, Network& network);
 

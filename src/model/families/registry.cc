@@ -5,8 +5,19 @@ namespace cadre {
 
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies = {
-      {"mixtral", build_mixtral},     {"nemotron_h", build_nemotron_h}, {"olmoe", build_olmoe},
-      {"qwen2_moe", build_qwen2_moe}, {"qwen3_moe", build_qwen3_moe},
+      {"deepseek_v2", build_deepseek_v2},
+      {"deepseek_v3", build_deepseek_v3},
+      {"gpt_oss", build_gpt_oss},
+      {"granitemoe", build_granite_moe},
+      {"granitemoehybrid", build_granite_moe_hybrid},
+      {"granitemoeshared", build_granite_moe_shared},
+      {"kimi_k2", build_deepseek_v3},
+      {"mixtral", build_mixtral},
+      {"nemotron_h", build_nemotron_h},
+      {"olmoe", build_olmoe},
+      {"phimoe", build_phimoe},
+      {"qwen2_moe", build_qwen2_moe},
+      {"qwen3_moe", build_qwen3_moe},
   };
   return kFamilies;
 }

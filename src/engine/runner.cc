@@ -70,6 +70,8 @@ std::int64_t Runner::workspace_bytes(const Model& model, const RunnerLimits& lim
     LayerState state;
     if (s.kind == StateSpec::Kind::kPagedKv) {
       state.kv = View(nullptr, DType::kF32, {limits.pages, 2, kPageSize, s.kv_heads * s.head_dim});
+    } else if (s.kind == StateSpec::Kind::kLatentKv) {
+      state.kv = View(nullptr, DType::kF32, {limits.pages, kPageSize, s.latent});
     } else {
       state.conv = View(nullptr, DType::kF32, {limits.max_sequences, s.channels, s.width - 1});
       state.ssm = View(nullptr, DType::kF32, {limits.max_sequences, s.heads, s.ssm_head_dim, s.state});

@@ -27,6 +27,7 @@ std::int64_t StatePool::page_bytes(const std::vector<StateSpec>& specs) {
   std::int64_t bytes = 0;
   for (const StateSpec& s : specs) {
     if (s.kind == StateSpec::Kind::kPagedKv) bytes += 2 * kPageSize * s.kv_heads * s.head_dim * kFloat;
+    if (s.kind == StateSpec::Kind::kLatentKv) bytes += kPageSize * s.latent * kFloat;
   }
   return bytes;
 }
@@ -61,6 +62,8 @@ Result<StatePool> StatePool::make(Device& device, const std::vector<StateSpec>& 
     if (s.kind == StateSpec::Kind::kPagedKv) {
       // Pages are seen as [pages, 2, page_size, kv_heads * head_dim]; ops split the last dimension by heads.
       CADRE_ASSIGN(layer.kv, allocate({pages, 2, kPageSize, s.kv_heads * s.head_dim}));
+    } else if (s.kind == StateSpec::Kind::kLatentKv) {
+      CADRE_ASSIGN(layer.kv, allocate({pages, kPageSize, s.latent}));
     } else {
       CADRE_ASSIGN(layer.conv, allocate({all_slots, s.channels, s.width - 1}));
       CADRE_ASSIGN(layer.ssm, allocate({all_slots, s.heads, s.ssm_head_dim, s.state}));

@@ -4,8 +4,7 @@ namespace cadre {
 
 View Linear::forward(const Step& step, View x) const {
   const View out = step.alloc({x.dim(0), weight_.dim(0)});
-  const LoraTable* lora = step.batch.any_adapter && lora_.used() ? &lora_ : nullptr;
-  step.ops.linear(step.exec, out, x, weight_, bias_, lora, step.batch.slots);
+  step.ops.linear(step.exec, out, x, weight_, bias_, adapters(step), step.batch.slots);
   if (split_ == Split::kRow) step.exec.ranks->all_reduce(step.exec, out);
   return out;
 }

@@ -10,7 +10,7 @@ namespace cadre {
 
 // What one step of the model works with. Borrowed; copied freely.
 struct LayerState {
-  View kv;    // float32 [pages, 2, page_size, kv_heads, head_dim]
+  View kv;    // float32 [pages, 2, page_size, kv_heads, head_dim], or of a latent cache [pages, page_size, latent]
   View conv;  // float32 [slots, channels, width - 1]
   View ssm;   // float32 [slots, heads, head_dim, state]
 };
@@ -39,6 +39,10 @@ class Linear {
 
   bool defined() const { return weight_.defined(); }
   const View& weight() const { return weight_; }
+  // The adapters of this step, for ops that take the weight apart; null where there are none.
+  const LoraTable* adapters(const Step& step) const {
+    return step.batch.any_adapter && lora_.used() ? &lora_ : nullptr;
+  }
 
   // The table that adapters are attached to. Model exchanges it for a larger one as a whole.
   LoraTable& lora() { return lora_; }

@@ -11,10 +11,11 @@ namespace cadre {
 
 // State that one layer keeps for each sequence; the engine's pool makes room for it.
 struct StateSpec {
-  enum class Kind : std::uint8_t { kPagedKv, kRecurrent };
+  enum class Kind : std::uint8_t { kPagedKv, kLatentKv, kRecurrent };
   Kind kind = Kind::kPagedKv;
   // kPagedKv, on this rank
   std::int64_t kv_heads = 0, head_dim = 0;
+  std::int64_t latent = 0;  // kLatentKv: elements of a token, whole on every rank
   // kRecurrent, on this rank: float32 [channels, width - 1] and [heads, ssm_head_dim, state]
   std::int64_t channels = 0, width = 0, heads = 0, ssm_head_dim = 0, state = 0;
 };

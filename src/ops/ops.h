@@ -109,6 +109,26 @@ class Ops {
   // of every sum depends on absolute positions only, so the bits do not depend on how a prompt was cut.
   virtual void attention(const Exec&, View out, View q, View pages, const AttentionSpec&, const Batch&) const = 0;
 
+  // Multi-head latent attention (arXiv:2405.04434) without keys and values: each head's part of kv_b_proj, weight
+  // [heads * P, R], takes queries into the latent space and results out of it. Rows [offset, offset + D) of a head's P
+  // are used. Both add what adapters of the rows add to the weight, after the base sum. lora and slots as in linear.
+  //   absorb_heads: out [T, heads, R] = W_h^T x (+ scale * A^T (B_h^T x)), x [T, heads, D]
+  //   expand_heads: out [T, heads, D] = W_h x (+ scale * B_h (A x)), x [T, heads, R]
+  virtual void absorb_heads(const Exec&, View out, View x, View weight, std::int64_t offset, const LoraTable* lora,
+                            View slots) const = 0;
+  virtual void expand_heads(const Exec&, View out, View x, View weight, std::int64_t offset, const LoraTable* lora,
+                            View slots) const = 0;
+
+  // Writes x [T, R + P], a token's latent vector and its rotated key, into the pages, float32 [pages, page_size, R +
+  // P].
+  virtual void write_latent(const Exec&, View pages, View x, const Batch&) const = 0;
+
+  // Causal attention whose keys are the pages' rows and whose values are their first R elements, the same for all
+  // heads: score = (q . latent + q_rope . rotated key) * scale. q, out [T, heads, R], out may be q; q_rope [T, heads,
+  // P]. Sums are ordered as in attention.
+  virtual void latent_attention(const Exec&, View out, View q, View q_rope, View pages, float scale,
+                                const Batch&) const = 0;
+
   // Causal depthwise convolution followed by silu. x, out [T, C]; weight [C, 1, W]; bias [C] or undefined; state
   // float32 [slots, C, W - 1]: the last inputs of each sequence, oldest first, updated.
   virtual void conv1d_silu(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const = 0;

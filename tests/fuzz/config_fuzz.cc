@@ -73,8 +73,9 @@ void try_family(const Family& family, const ModelConfig& config) {
         }
       }
       for (const StateSpec& state : builder.states) {
-        require(state.kind == StateSpec::Kind::kPagedKv
-                    ? state.kv_heads > 0 && state.head_dim > 0
+        require(state.kind == StateSpec::Kind::kPagedKv ? state.kv_heads > 0 && state.head_dim > 0
+                : state.kind == StateSpec::Kind::kLatentKv
+                    ? state.latent > 0
                     : state.channels > 0 && state.width > 1 && state.heads > 0 && state.state > 0);
       }
     }

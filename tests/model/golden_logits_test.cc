@@ -129,7 +129,7 @@ TEST_P(Golden, OnTheTestDevice) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(golden_models()),
                          [](const testing::TestParamInfo<std::string>& test) { return test.param; });
 
-TEST(Golden, CoversTheFoldersOfTheFamilies) { EXPECT_EQ(golden_models().size(), 16u); }
+TEST(Golden, CoversTheFoldersOfTheFamilies) { EXPECT_EQ(golden_models().size(), 21u); }
 
 // Two ranks in this process, each on its own thread; every rank must give the whole model's logits. Both are open
 // before either runs: one that ran alone would wait for the other for ever.
@@ -157,10 +157,20 @@ void check_two_ranks(const std::string& model, bool expert_parallel) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(TwoRanks, DeepseekV3TensorParallel) { check_two_ranks("deepseek_v3", false); }
+TEST(TwoRanks, DeepseekV3ExpertParallel) { check_two_ranks("deepseek_v3", true); }
+TEST(TwoRanks, GptOssTensorParallel) { check_two_ranks("gpt_oss", false); }
+TEST(TwoRanks, GptOssExpertParallel) { check_two_ranks("gpt_oss", true); }
+// Shared experts of one projection for gate and up; Mamba layers that every rank computes whole.
+TEST(TwoRanks, GraniteHybridTensorParallel) { check_two_ranks("granitemoehybrid", false); }
+TEST(TwoRanks, GraniteHybridExpertParallel) { check_two_ranks("granitemoehybrid", true); }
+TEST(TwoRanks, PhimoeTensorParallel) { check_two_ranks("phimoe", false); }
 TEST(TwoRanks, Qwen3MoeTensorParallel) { check_two_ranks("qwen3_moe", false); }
 TEST(TwoRanks, Qwen3MoeExpertParallel) { check_two_ranks("qwen3_moe", true); }
 TEST(TwoRanks, NemotronHTensorParallel) { check_two_ranks("nemotron_h", false); }
 TEST(TwoRanks, NemotronHExpertParallel) { check_two_ranks("nemotron_h", true); }
+TEST(TwoRanks, Qwen3NextTensorParallel) { check_two_ranks("qwen3_next", false); }
+TEST(TwoRanks, Qwen3NextExpertParallel) { check_two_ranks("qwen3_next", true); }
 
 }  // namespace
 }  // namespace cadre::test

@@ -19,12 +19,21 @@ Status build_gpt_oss(Builder& builder, Network& network);
 Status build_granite_moe(Builder& builder, Network& network);
 Status build_granite_moe_hybrid(Builder& builder, Network& network);
 Status build_granite_moe_shared(Builder& builder, Network& network);
+Status build_dots1(Builder& builder, Network& network);
+Status build_ernie4_5_moe(Builder& builder, Network& network);
+Status build_flex_olmo(Builder& builder, Network& network);
+Status build_glm4_moe(Builder& builder, Network& network);
+Status build_hunyuan_v1_moe(Builder& builder, Network& network);
+Status build_lfm2_moe(Builder& builder, Network& network);
+Status build_minimax_m2(Builder& builder, Network& network);
 Status build_mixtral(Builder& builder, Network& network);
 Status build_nemotron_h(Builder& builder, Network& network);
 Status build_olmoe(Builder& builder, Network& network);
 Status build_phimoe(Builder& builder, Network& network);
 Status build_qwen2_moe(Builder& builder, Network& network);
+Status build_qwen3_5_moe_text(Builder& builder, Network& network);
 Status build_qwen3_moe(Builder& builder, Network& network);
+Status build_qwen3_next(Builder& builder, Network& network);
 
 // All families, by name.
 const std::vector<Family>& families();

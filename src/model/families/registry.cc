@@ -7,17 +7,26 @@ const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies = {
       {"deepseek_v2", build_deepseek_v2},
       {"deepseek_v3", build_deepseek_v3},
+      {"dots1", build_dots1},
+      {"ernie4_5_moe", build_ernie4_5_moe},
+      {"flex_olmo", build_flex_olmo},
+      {"glm4_moe", build_glm4_moe},
       {"gpt_oss", build_gpt_oss},
       {"granitemoe", build_granite_moe},
       {"granitemoehybrid", build_granite_moe_hybrid},
       {"granitemoeshared", build_granite_moe_shared},
+      {"hunyuan_v1_moe", build_hunyuan_v1_moe},
       {"kimi_k2", build_deepseek_v3},
+      {"lfm2_moe", build_lfm2_moe},
+      {"minimax_m2", build_minimax_m2},
       {"mixtral", build_mixtral},
       {"nemotron_h", build_nemotron_h},
       {"olmoe", build_olmoe},
       {"phimoe", build_phimoe},
       {"qwen2_moe", build_qwen2_moe},
+      {"qwen3_5_moe_text", build_qwen3_5_moe_text},
       {"qwen3_moe", build_qwen3_moe},
+      {"qwen3_next", build_qwen3_next},
   };
   return kFamilies;
 }

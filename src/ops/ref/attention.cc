@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "ops/ref/access.h"
+#include "ops/ref/paged.h"
 #include "ops/ref/reference_ops.h"
 
 namespace cadre {
@@ -11,26 +11,18 @@ namespace {
 
 // The pages of one layer and which of them belong to whom.
 struct Cache {
-  View pages;   // float32 [pages, 2, page_size, kv_heads * head_dim]
-  View blocks;  // int32 [S, B]
+  View pages;  // float32 [pages, 2, page_size, kv_heads * head_dim]
+  BlockTable table;
 
-  Cache(const View& all, const Batch& batch) : pages(all), blocks(batch.blocks) {
+  Cache(const View& all, const Batch& batch) : pages(all), table(batch, all.dim(0), all.dim(2)) {
     CADRE_CHECK(pages.rank == 4 && pages.dtype == DType::kF32 && pages.dim(1) == 2 && unit_last(pages),
                 "pages are not float32 [pages, 2, page_size, kv_heads * head_dim]");
-    CADRE_CHECK(batch.tokens == 0 || (blocks.rank == 2 && blocks.dtype == DType::kI32 && unit_last(blocks) &&
-                                      blocks.dim(0) >= batch.sequences),
-                "blocks are not int32 [S, B]");
-    CADRE_CHECK(is_index(batch.positions, batch.tokens) && is_index(batch.sequence, batch.tokens),
-                "positions and sequence are not int32 [T]");
   }
 
   // Keys (0) or values (1) of one position, all heads.
   float* at(std::int64_t sequence, std::int64_t position, std::int64_t which) const {
-    const std::int64_t size = pages.dim(2), index = position / size;
-    CADRE_CHECK(position >= 0 && index < blocks.dim(1), "position outside the block table");
-    const std::int64_t page = ptr<const std::int32_t>(blocks)[sequence * blocks.step(0) + index];
-    CADRE_CHECK(page >= 0 && page < pages.dim(0), "page outside the cache");
-    return ptr<float>(pages) + page * pages.step(0) + which * pages.step(1) + position % size * pages.step(2);
+    return ptr<float>(pages) + table.page(sequence, position) * pages.step(0) + which * pages.step(1) +
+           position % table.page_size * pages.step(2);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "ops/ref/access.h"
 #include "ops/ref/reference_ops.h"
+#include "ops/ref/row_adapters.h"
 
 namespace cadre {
 namespace {
@@ -9,21 +10,8 @@ namespace {
 // Rows of x that one pass over the weights serves: at K = 2048 they fill 512 KiB, half of a usual L2 cache.
 constexpr std::int64_t kRowBlock = 64;
 
-struct Adapters {
-  const LoraEntry* entries = nullptr;
-  int slots = 0;
-  View slot_of;  // int32 [T]
-
-  const LoraEntry* of(std::int64_t t) const {
-    if (entries == nullptr) return nullptr;
-    const std::int64_t slot = index_at(slot_of, t);
-    CADRE_CHECK(slot < slots, "linear: no such adapter slot");
-    return slot < 0 ? nullptr : &entries[slot];
-  }
-};
-
 void base_product(ThreadPool& threads, const View& out, const View& x, const View& weight, const View& bias,
-                  const Adapters& adapters) {
+                  const RowAdapters& adapters) {
   const std::int64_t tokens = x.dim(0), k = x.dim(1), n_total = weight.dim(0);
   const std::int64_t blocks = (tokens + kRowBlock - 1) / kRowBlock;
   const std::int64_t cost = k * std::min(tokens, kRowBlock);
@@ -56,7 +44,7 @@ void base_product(ThreadPool& threads, const View& out, const View& x, const Vie
 }
 
 // out += B (scale * (A x)) for the rows that have an adapter. Every row is on its own.
-void add_deltas(ThreadPool& threads, const View& out, const View& x, const Adapters& adapters) {
+void add_deltas(ThreadPool& threads, const View& out, const View& x, const RowAdapters& adapters) {
   const std::int64_t k = x.dim(1), n_total = out.dim(1);
   std::vector<std::int64_t> rows;
   std::int64_t max_rank = 0;
@@ -97,8 +85,7 @@ void ReferenceOps::linear(const Exec& exec, View out, View x, View weight, View 
   CADRE_CHECK(is_activation(out, {tokens, n}), "linear: out is not float32 [T, N]");
   CADRE_CHECK(!bias.defined() || is_weight(bias, {n}), "linear: bias is not [N] of a weight type");
   CADRE_CHECK(lora == nullptr || (lora->width() == 1 && is_index(slots, tokens)), "linear: adapters without slots");
-  Adapters adapters;
-  if (lora != nullptr) adapters = {lora->entries(), lora->slots(), slots};
+  const RowAdapters adapters(lora, slots);
 
   exec.launch([=, threads = exec.threads] {
     base_product(*threads, out, x, weight, bias, adapters);

@@ -29,6 +29,13 @@ class ReferenceOps final : public Ops {
   void rope(const Exec&, View x, const Rope&, const Batch&) const override;
   void write_kv(const Exec&, View pages, View k, View v, const Batch&) const override;
   void attention(const Exec&, View out, View q, View pages, const AttentionSpec&, const Batch&) const override;
+  void absorb_heads(const Exec&, View out, View x, View weight, std::int64_t offset, const LoraTable* lora,
+                    View slots) const override;
+  void expand_heads(const Exec&, View out, View x, View weight, std::int64_t offset, const LoraTable* lora,
+                    View slots) const override;
+  void write_latent(const Exec&, View pages, View x, const Batch&) const override;
+  void latent_attention(const Exec&, View out, View q, View q_rope, View pages, float scale,
+                        const Batch&) const override;
   void conv1d_silu(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const override;
   void conv1d(const Exec&, View out, View x, View weight, View bias, View state, const Batch&) const override;
   void ssm_scan(const Exec&, View out, const SsmScan&, View state, const Batch&) const override;

@@ -62,5 +62,27 @@ TEST(StatePool, CopyTakesPagesAndSlots) {
   }
 }
 
+// A latent cache takes one vector for each token, and its pages are copied like others.
+TEST(StatePool, LatentPages) {
+  const std::vector<StateSpec> specs = {{.kind = StateSpec::Kind::kLatentKv, .latent = 40},
+                                        {.kind = StateSpec::Kind::kPagedKv, .kv_heads = 2, .head_dim = 8}};
+  EXPECT_EQ(StatePool::page_bytes(specs), kPageSize * (40 + 2 * 2 * 8) * 4);
+  EXPECT_EQ(StatePool::slot_bytes(specs), 0);
+  test::TestExec run(test::Machine{"test", 1}, 1 << 20);
+  auto pool = StatePool::make(*run.exec.device, specs, 4, 2);
+  ASSERT_TRUE(pool.ok());
+  const View latent = pool->layers()[0].kv;
+  ASSERT_EQ(latent.describe(), "float32 [4, 16, 40]");
+  SequenceState a, b;
+  ASSERT_TRUE(pool->reserve(a, 20));
+  a.length = 20;
+  const std::int32_t page = a.pages[1];
+  run.exec.launch([=] { ptr<float>(latent.at(page))[3 * 40 + 39] = 5; });
+  ASSERT_TRUE(pool->copy(run.exec, a, b));
+  float x = 0;
+  run.exec.device->to_host(*run.exec.stream, &x, ptr<float>(latent.at(b.pages[1])) + 3 * 40 + 39, sizeof x);
+  EXPECT_EQ(x, 5);
+}
+
 }  // namespace
 }  // namespace cadre

@@ -57,9 +57,9 @@ Result<MlaOptions> read_mla(Builder& b) {
   CADRE_ASSIGN(o.bias, json.get_bool_or("attention_bias", false));
   o.norm_eps = 1e-6f;  // of the latents, whatever rms_norm_eps says of the others
   CADRE_ASSIGN(o.rope, make_rope(b, o.rope_dim));
-  if (o.rope.dim > o.rope_dim) {
-    return error(Code::kInvalidFile, json.where("qk_rope_head_dim"), " is ", o.rope_dim, ", but ", o.rope.dim,
-                 " dimensions are rotated");
+  if (o.rope.dim != o.rope_dim) {
+    return error(Code::kUnsupported, json.where("partial_rotary_factor"), " leaves ", o.rope.dim, " of the ",
+                 o.rope_dim, " dimensions of qk_rope_head_dim to rotate; want all");
   }
   CADRE_ASSIGN(o.scale, score_scale(json, o.nope_dim + o.rope_dim));
   return o;

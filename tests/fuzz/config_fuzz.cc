@@ -35,6 +35,9 @@ const std::vector<std::shared_ptr<Checkpoint>>& checkpoints(std::string_view mod
   static const auto all = [] {
     std::map<std::string_view, std::vector<std::shared_ptr<Checkpoint>>> opened;
     for (const auto& [family, folder] : {std::pair{"mixtral", "mixtral"},
+                                         {"deepseek_v2", "deepseek_v2"},
+                                         {"deepseek_v3", "deepseek_v3"},
+                                         {"kimi_k2", "deepseek_v3"},
                                          {"nemotron_h", "nemotron_h_groups"},
                                          {"nemotron_h", "nemotron_h_latent"},
                                          {"nemotron_h", "nemotron_h_mlp"},
@@ -63,7 +66,7 @@ void try_family(const Family& family, const ModelConfig& config) {
         require(!status.message().empty());
         continue;
       }
-      require(builder.targets.layers > 0 && !network.blocks.empty() && std::isfinite(network.norm_eps));
+      require(builder.targets.layers > 0 && !network.blocks.empty() && std::isfinite(network.final_norm.eps));
       for (const MoeLayer& layer : builder.moe_layers) {
         require(layer.spec.top_k >= 1 && layer.spec.top_k <= layer.spec.experts);
         require(std::isfinite(layer.spec.routing.scale));

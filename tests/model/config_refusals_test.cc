@@ -205,6 +205,11 @@ TEST(Config, HugeNumbersEndAtOnce) {
        {"num_hidden_layers", "num_local_experts", "hidden_size", "vocab_size", "num_attention_heads", "head_dim",
         "num_key_value_heads", "moe_intermediate_size", "num_experts_per_tok", "eos_token_id"}},
       {"qwen2_moe", {"num_hidden_layers", "num_experts", "shared_expert_intermediate_size"}},
+      {"deepseek_v2", {"n_group", "topk_group", "n_shared_experts", "kv_lora_rank"}},
+      {"deepseek_v3",
+       {"num_hidden_layers", "n_routed_experts", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
+        "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_group", "topk_group", "n_shared_experts",
+        "first_k_dense_replace", "intermediate_size", "num_nextn_predict_layers"}},
       {"mixtral", {"num_hidden_layers", "num_local_experts", "intermediate_size"}},
       {"olmoe", {"num_hidden_layers", "num_experts", "intermediate_size"}},
       {"nemotron_h",
@@ -245,7 +250,7 @@ TEST(Config, HugeNumbersEndAtOnce) {
 
 // All at once, so that sizes meet in products and sums.
 TEST(Config, HugeNumbersTogether) {
-  for (const char* model : {"qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "nemotron_h"}) {
+  for (const char* model : {"qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "nemotron_h", "deepseek_v2", "deepseek_v3"}) {
     for (const std::int64_t huge : {std::int64_t{65536}, std::int64_t{1} << 20, (std::int64_t{1} << 31) - 1}) {
       Changed changed(model);
       const Json config = Json::parse_file((golden_dir(model) / "config.json").string()).value();

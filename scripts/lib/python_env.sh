@@ -44,6 +44,8 @@ mkdir -p "$(dirname "$dir")"
 # Tests run side by side, and one of them makes it.
 exec 9>"$dir.lock"
 flock 9
-if [[ ! -f $dir/packages || $(<"$dir/packages") != "${packages[*]}" ]] || ! "$dir/bin/python" -c '' 2>/dev/null; then make; fi
+if [[ ! -f $dir/packages || $(<"$dir/packages") != "${packages[*]}" ]] || ! "$dir/bin/python" -c '' 2>/dev/null; then
+  make
+fi
 exec 9>&-
 exec "$dir/bin/python" "$@"

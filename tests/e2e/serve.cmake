@@ -1,11 +1,12 @@
-# `cadre serve` as its users meet it. Those with the openai client make a Python environment in the build folder, and are
-# skipped where that cannot be done.
+# `cadre serve` as its users meet it. Those with the openai client make a Python environment in the build folder, and
+# are skipped where that cannot be done.
 find_package(Python3 COMPONENTS Interpreter)
 if(TARGET cadre AND Python3_FOUND)
   # The newest that Python 3.9 can still install.
   set(openai_package openai==2.48.0)
   set(serve_args --binary $<TARGET_FILE:cadre> --source ${PROJECT_SOURCE_DIR})
-  set(with_openai bash ${PROJECT_SOURCE_DIR}/scripts/lib/python_env.sh ${CMAKE_BINARY_DIR}/python_env ${openai_package} --)
+  set(with_openai bash ${PROJECT_SOURCE_DIR}/scripts/lib/python_env.sh ${CMAKE_BINARY_DIR}/python_env
+    ${openai_package} --)
   foreach(name Qwen Nemotron)
     string(TOLOWER ${name} lower)
     add_test(NAME serve_equality_${lower}

@@ -1,7 +1,8 @@
 """The fenced examples of README.md's section "Serve" and of docs/serving.md, executed as they stand there.
 
-A bash block with `cadre serve` starts the server, on a free port instead of 8000. Other bash and python blocks run against
-it, and a json or text block right after one is what it prints: white space counts as one blank, "..." is anything."""
+A bash block with `cadre serve` starts the server, on a free port instead of 8000. Other bash and python blocks run
+against it, and a json or text block right after one is what it prints: white space counts as one blank, "..." is
+anything."""
 
 import os
 import re
@@ -78,8 +79,8 @@ class Examples(ServeTest):
                 ran += 1
                 self.assertIsNotNone(self.server, f"{example.where}: no server was started before")
                 text = example.text.replace("127.0.0.1:8000", f"127.0.0.1:{self.server.port}")
-                done = subprocess.run(self.command(text), cwd=folder, env=env, encoding="utf-8", timeout=support.TIMEOUT_S,
-                                      stdin=subprocess.DEVNULL, capture_output=True)
+                done = subprocess.run(self.command(text), cwd=folder, env=env, encoding="utf-8", capture_output=True,
+                                      stdin=subprocess.DEVNULL, timeout=support.TIMEOUT_S)
                 self.assertEqual(done.returncode, 0, f"{example.where}: {done.stderr}\n{done.stdout}")
                 if example.output is not None:
                     self.assertRegex(words(done.stdout), "^" + pattern(example.output) + "$", example.where)

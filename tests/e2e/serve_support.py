@@ -75,6 +75,7 @@ class Server:
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env=environment(**(env or {})), cwd=cwd, preexec_fn=take_signals)
         self.host = self.port = None
+        self.good_status = 0  # that it has to end with
         if wait:
             self.wait_until_serving()
 
@@ -124,7 +125,7 @@ class Server:
             if self.process.poll() is None:
                 self.signal()
             status = self.end()
-            if kind is None and status != 0:
+            if kind is None and status != self.good_status:
                 raise AssertionError(f"the server ended with {status}:\n{self.text()}")
         finally:
             self.kill()

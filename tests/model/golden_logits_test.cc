@@ -171,6 +171,8 @@ TEST(TwoRanks, NemotronHTensorParallel) { check_two_ranks("nemotron_h", false); 
 TEST(TwoRanks, NemotronHExpertParallel) { check_two_ranks("nemotron_h", true); }
 TEST(TwoRanks, Qwen3NextTensorParallel) { check_two_ranks("qwen3_next", false); }
 TEST(TwoRanks, Qwen3NextExpertParallel) { check_two_ranks("qwen3_next", true); }
+TEST(TwoRanks, Qwen35MoeTensorParallel) { check_two_ranks("qwen3_5_moe_text", false); }
+TEST(TwoRanks, Lfm2MoeTensorParallel) { check_two_ranks("lfm2_moe", false); }
 
 }  // namespace
 }  // namespace cadre::test

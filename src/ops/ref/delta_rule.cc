@@ -61,19 +61,15 @@ void ReferenceOps::delta_rule(const Exec& exec, View out, const DeltaRule& in, V
         std::fill_n(change, width, 0.0f);  // first what the state remembers for this key
         for (std::int64_t i = 0; i < keys; ++i) {
           float* cells = memory + i * width;
-          for (std::int64_t j = 0; j < width; ++j) {
-            cells[j] *= decay;
-            change[j] += cells[j] * k[i];
-          }
+          for (std::int64_t j = 0; j < width; ++j) cells[j] *= decay;
+          axpy(k[i], cells, DType::kF32, change, width);
         }
         for (std::int64_t j = 0; j < width; ++j) change[j] = (v[j] - change[j]) * beta;
         std::fill_n(y, width, 0.0f);  // after v is read: out may be v
         for (std::int64_t i = 0; i < keys; ++i) {
           float* cells = memory + i * width;
-          for (std::int64_t j = 0; j < width; ++j) {
-            cells[j] += k[i] * change[j];
-            y[j] += cells[j] * q[i];
-          }
+          axpy(k[i], change, DType::kF32, cells, width);
+          axpy(q[i], cells, DType::kF32, y, width);
         }
       }
     };

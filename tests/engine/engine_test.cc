@@ -61,7 +61,7 @@ std::vector<std::int32_t> prompt(int length, int seed = 1) {
 
 // More requests than sequences, longer prompts than a step holds: each answer is what it is alone.
 TEST(Engine, AnswersDoNotDependOnTheMix) {
-  for (const char* model : {"qwen3_moe", "nemotron_h"}) {
+  for (const char* model : {"qwen3_moe", "nemotron_h", "deepseek_v3"}) {
     EngineOptions small = options_for(model, {"attn", "experts"});
     small.max_num_seqs = 3;
     small.max_num_batched_tokens = 7;

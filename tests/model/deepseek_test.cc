@@ -1,5 +1,6 @@
 // DeepSeek's families beyond the goldens: published-style configs (Kimi K2, V2-Lite) with YaRN in the softmax scale,
 // the rotation in halves, layers that predict further tokens, what a latent cache costs, and what is refused.
+#include <cadre/engine.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -125,6 +126,43 @@ TEST_F(Deepseek, ALatentCacheHoldsOneVectorForEachToken) {
     EXPECT_EQ(state.latent, 32 + 8);
   }
   EXPECT_EQ(StatePool::page_bytes(states), 3 * kPageSize * 40 * 4);
+}
+
+// Pages of the latent cache that two prompts share are computed once, and kept apart by adapter.
+TEST_F(Deepseek, ThePrefixCacheHoldsLatentPages) {
+  EngineOptions options;
+  options.model_dir = golden_dir("deepseek_v3");
+  options.adapters = {{.name = "attn", .dir = golden_dir("deepseek_v3") / "adapters/attn"}};
+  options.need_tokenizer = false;
+  options.backend = {.kind = PolicyKind::kRequire, .names = {"cpu_reference"}};
+  auto engine = Engine::open(options);
+  ASSERT_THAT(engine, Succeeds());
+  for (const std::string adapter : {"", "attn"}) {
+    const fs::path dir = golden_dir("deepseek_v3") / (adapter.empty() ? "" : "adapters/attn");
+    const GoldenCase want = read_golden(dir / "golden.safetensors")[2];
+    for (const std::int64_t cached : {std::int64_t{0}, 2 * kPageSize}) {
+      Request request;
+      request.prompt_ids = want.ids;
+      request.adapter = adapter;
+      request.sampling.max_tokens = static_cast<int>(want.greedy.size());
+      request.sampling.ignore_eos = true;
+      request.sampling.temperature = 0;
+      ASSERT_THAT((*engine)->submit(request), Succeeds());
+      Ids got;
+      std::int64_t found = -1;
+      while (!(*engine)->idle()) {
+        const auto events = (*engine)->step();
+        ASSERT_THAT(events, Succeeds());
+        for (const Event& event : *events) {
+          if (!event.token) continue;
+          if (got.empty()) found = event.cached_tokens;
+          got.push_back(*event.token);
+        }
+      }
+      EXPECT_EQ(got, want.greedy) << adapter;
+      EXPECT_EQ(found, cached) << adapter;
+    }
+  }
 }
 
 // ---- refusals ----------------------------------------------------------------------------------------------------

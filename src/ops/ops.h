@@ -119,13 +119,13 @@ class Ops {
   virtual void expand_heads(const Exec&, View out, View x, View weight, std::int64_t offset, const LoraTable* lora,
                             View slots) const = 0;
 
-  // Writes x [T, R + P], a token's latent vector and its rotated key, into the pages, float32 [pages, page_size, R +
+  // Writes x [T, R + P], a token's latent vector and its rotated key, into the pages: float32 [pages, page_size, R +
   // P].
   virtual void write_latent(const Exec&, View pages, View x, const Batch&) const = 0;
 
   // Causal attention whose keys are the pages' rows and whose values are their first R elements, the same for all
-  // heads: score = (q . latent + q_rope . rotated key) * scale. q, out [T, heads, R], out may be q; q_rope [T, heads,
-  // P]. Sums are ordered as in attention.
+  // heads: score = (q . latent + q_rope . rotated key) * scale. q, out [T, heads, R]; q_rope [T, heads, P]; out may be
+  // q. Sums are ordered as in attention.
   virtual void latent_attention(const Exec&, View out, View q, View q_rope, View pages, float scale,
                                 const Batch&) const = 0;
 

@@ -77,6 +77,8 @@ Status build_phimoe(Builder& b, Network& network) {
                         .feed_forward =
                             [&](int layer, const std::string& prefix) {
                               const std::string mlp = prefix + "." + layer_name;
+                              b.targets.prefix_aliases.emplace_back(
+                                  prefix + (v5 ? ".block_sparse_moe.gate" : ".mlp.router"), mlp + "." + router);
                               return make_moe(
                                   b, {.layer = layer,
                                       .spec = spec,

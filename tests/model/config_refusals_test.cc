@@ -210,7 +210,13 @@ TEST(Config, HugeNumbersEndAtOnce) {
        {"num_hidden_layers", "n_routed_experts", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
         "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_group", "topk_group", "n_shared_experts",
         "first_k_dense_replace", "intermediate_size", "num_nextn_predict_layers"}},
+      {"gpt_oss", {"num_hidden_layers", "num_local_experts", "intermediate_size", "num_attention_heads", "head_dim"}},
+      {"granitemoe", {"num_hidden_layers", "num_local_experts", "intermediate_size", "num_key_value_heads"}},
+      {"granitemoehybrid",
+       {"num_hidden_layers", "num_local_experts", "shared_intermediate_size", "mamba_n_heads", "mamba_d_head",
+        "mamba_d_state", "mamba_d_conv", "mamba_expand", "mamba_n_groups"}},
       {"mixtral", {"num_hidden_layers", "num_local_experts", "intermediate_size"}},
+      {"phimoe", {"num_hidden_layers", "num_local_experts", "intermediate_size", "num_key_value_heads"}},
       {"olmoe", {"num_hidden_layers", "num_experts", "intermediate_size"}},
       {"nemotron_h",
        {"num_hidden_layers", "n_routed_experts", "mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size",
@@ -250,7 +256,8 @@ TEST(Config, HugeNumbersEndAtOnce) {
 
 // All at once, so that sizes meet in products and sums.
 TEST(Config, HugeNumbersTogether) {
-  for (const char* model : {"qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "nemotron_h", "deepseek_v2", "deepseek_v3"}) {
+  for (const char* model : {"qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "nemotron_h", "deepseek_v2", "deepseek_v3",
+                            "gpt_oss", "granitemoeshared", "granitemoehybrid"}) {
     for (const std::int64_t huge : {std::int64_t{65536}, std::int64_t{1} << 20, (std::int64_t{1} << 31) - 1}) {
       Changed changed(model);
       const Json config = Json::parse_file((golden_dir(model) / "config.json").string()).value();

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,13 +18,18 @@ namespace cadre::server {
 struct HttpLimits {
   std::size_t max_header_bytes = 16 << 10;
   std::size_t max_body_bytes = 16 << 20;
-  std::size_t max_pending_body_bytes = 512 << 20;  // of all bodies that are still arriving; then 503
-  int max_connections = 4096;                      // one more is answered with 503 and closed
-  double header_timeout_s = 30;                    // from the first byte of a request to the end of its header
-  double body_timeout_s = 60;                      // for the whole body
-  double idle_timeout_s = 120;                     // between the requests of a connection, and before its first
-  double write_timeout_s = 60;                     // without the client taking a byte
-  std::size_t max_queued_bytes = 4 << 20;          // of one reply that the client does not read; then it is cut off
+  // Of all bodies that are still arriving. Over it, the one that has been arriving the longest is given up (408) if
+  // that makes room, else the one that grows is refused (503).
+  std::size_t max_pending_body_bytes = 512 << 20;
+  // The same for those of one peer: an IPv4 address or an IPv6 network of 64 bits, whatever the port. A proxy is one
+  // peer. 0: a quarter of max_pending_body_bytes, and at least one whole body.
+  std::size_t max_pending_body_bytes_per_peer = 0;
+  int max_connections = 4096;              // one more is answered with 503 and closed
+  double header_timeout_s = 30;            // from the first byte of a request to the end of its header
+  double body_timeout_s = 60;              // for the whole body
+  double idle_timeout_s = 120;             // between the requests of a connection, and before its first
+  double write_timeout_s = 60;             // without the client taking a byte
+  std::size_t max_queued_bytes = 4 << 20;  // of one reply that the client does not read; then it is cut off
 };
 
 struct HttpRequest {
@@ -64,6 +70,16 @@ class HttpReply {
 // Called on the server's thread: must not wait; long work belongs to other threads. An exception becomes a 500.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)>;
 
+// Looks at a request whose header is complete and good and of whose body nothing was read or waited for (head.body is
+// empty, and a client that expects "100 Continue" has not been told to go on). A refusal is sent at once and ends the
+// connection; the body is never kept. Called on the server's thread, must not wait. An exception refuses with a 500.
+struct HttpHeadRefusal {
+  int status = 0;
+  HttpHeaders headers;
+  std::string body;
+};
+using HttpHeadCheck = std::function<std::optional<HttpHeadRefusal>(const HttpRequest& head)>;
+
 // What went wrong before a handler saw a request (malformed, too large, too slow): a status, and the text for people.
 // Returns the body and its content type.
 using HttpErrorBody = std::function<std::pair<std::string, std::string>(int status, std::string_view message)>;
@@ -73,13 +89,16 @@ struct HttpServerStats {
   std::int64_t accepted = 0;     // counter
   std::int64_t rejected = 0;     // counter: over max_connections
   std::int64_t malformed = 0;    // counter: answered before a handler saw them
+  std::int64_t refused = 0;      // counter: by the check of the head
+  std::int64_t given_up = 0;     // counter: bodies, to make room for others
 };
 
 class HttpServer {
  public:
   // Binds and listens; port 0 takes a free one. `host` is an address or a name that resolves to one.
   static Result<std::unique_ptr<HttpServer>> listen(const std::string& host, int port, const HttpLimits& limits,
-                                                    HttpHandler handler, HttpErrorBody error_body);
+                                                    HttpHandler handler, HttpErrorBody error_body,
+                                                    HttpHeadCheck head_check = nullptr);
   virtual ~HttpServer() = default;  // stops; not from a handler, nor is stop() to be called there
   virtual int port() const = 0;
   virtual std::string address() const = 0;  // "127.0.0.1:8000", "[::1]:8000"

@@ -117,7 +117,7 @@ class RequestReader::Parser : public http::basic_parser<true> {
   bool in_body_ = false;
 };
 
-RequestReader::RequestReader(const HttpLimits& limits) : limits_(limits) {}
+RequestReader::RequestReader(const HttpLimits& limits, bool pauses) : limits_(limits), pauses_(pauses) {}
 RequestReader::~RequestReader() = default;
 
 void RequestReader::fail(int status, std::string message) {
@@ -125,7 +125,12 @@ void RequestReader::fail(int status, std::string message) {
   keep_alive_ = false;
   error_status_ = status;
   error_message_ = std::move(message);
-  request_.body = {};
+  drop_body();
+}
+
+void RequestReader::drop_body() {
+  std::string().swap(request_.body);  // an assignment would keep the memory
+  if (state_ != State::kError) state_ = State::kDone;
 }
 
 void RequestReader::reset() {
@@ -144,6 +149,7 @@ HttpRequest RequestReader::take() {
 
 std::size_t RequestReader::feed(std::string_view bytes) {
   std::size_t used = 0;
+  paused_ = false;
   try {
     while (used < bytes.size() && (state_ == State::kHeader || state_ == State::kBody)) {
       const std::string_view rest = bytes.substr(used);
@@ -151,6 +157,8 @@ std::size_t RequestReader::feed(std::string_view bytes) {
       const std::size_t n = before == State::kHeader ? read_header(rest) : read_body(rest);
       used += n;
       if (n == 0 && state_ == before) break;  // needs more
+      paused_ = pauses_ && before == State::kHeader && (state_ == State::kBody || state_ == State::kDone);
+      if (paused_) break;
     }
   } catch (const std::bad_alloc&) {
     fail(503, "the server is short of memory");

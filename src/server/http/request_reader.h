@@ -20,7 +20,8 @@ class RequestReader {
     kError,   // see error_status; nothing more can be read from this connection
   };
 
-  explicit RequestReader(const HttpLimits& limits);
+  // `pauses`: feed() returns at the end of each header, before it reads any of the body; see paused().
+  explicit RequestReader(const HttpLimits& limits, bool pauses = false);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
@@ -30,6 +31,10 @@ class RequestReader {
   std::size_t feed(std::string_view bytes);
 
   State state() const { return state_; }
+  // The last feed() ended with the header, which is good; the next one goes on with the body, if there is one.
+  bool paused() const { return paused_; }
+  // While paused: the request, without its body.
+  HttpRequest& request() { return request_; }
   // Whether the request has begun: its first byte (not counting empty lines) was seen.
   bool begun() const { return begun_; }
   // After kBody: whether the client waits for "100 Continue" before it sends the body.
@@ -44,6 +49,9 @@ class RequestReader {
   // After kDone: the request; the reader is ready for the next one.
   HttpRequest take();
 
+  // Lets go of what has arrived of the body; nothing more can be read.
+  void drop_body();
+
   // After kError: 400, 413, 417, 431, 501 or 505, and why.
   int error_status() const { return error_status_; }
   const std::string& error_message() const { return error_message_; }
@@ -57,9 +65,11 @@ class RequestReader {
   void reset();
 
   const HttpLimits& limits_;
+  const bool pauses_;
   std::unique_ptr<Parser> parser_;
   State state_ = State::kHeader;
   bool begun_ = false;
+  bool paused_ = false;
   bool expects_continue_ = false;
   bool keep_alive_ = false;
   bool http10_ = false;

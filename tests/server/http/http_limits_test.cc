@@ -104,22 +104,92 @@ TEST(HttpLimits, Connections) {
   EXPECT_EQ(status_of_reply(again.read_reply()), 200);
 }
 
+std::string unfinished(std::size_t length, std::size_t sent) {
+  return "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n" +
+         std::string(sent, 'x');
+}
+
 TEST(HttpLimits, BodiesOfAllConnectionsTogether) {
   HttpLimits limits;
   limits.max_pending_body_bytes = 3000;
   auto server = start_server(limits);
-  const std::string part = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n" + std::string(1999, 'x');
   RawClient first(server->port());
-  first.send(part);
+  first.send(unfinished(2000, 1999));
   usleep(50000);
-  RawClient second(server->port());
-  second.send(part);
-  EXPECT_EQ(status_of_reply(second.read_all()), 503);
-  first.send("x");
-  EXPECT_EQ(status_of_reply(first.read_reply()), 200);
+  RawClient second(server->port(), 0, "127.0.0.2");
+  second.send(unfinished(2000, 1999));
+  EXPECT_EQ(status_of_reply(first.read_all()), 408);  // it was given the time that the second takes now
+  EXPECT_TRUE(first.ended());
+  EXPECT_EQ(server->stats().given_up, 1);
+  second.send("x");
+  EXPECT_EQ(status_of_reply(second.read_reply()), 200);
+  // No other can make room for one that is too much alone.
   RawClient third(server->port());
-  third.send(part + "x");
+  third.send(unfinished(500, 400));
+  usleep(50000);
+  RawClient fourth(server->port());
+  fourth.send(unfinished(5000, 4999));
+  const std::string reply = fourth.read_all();
+  EXPECT_EQ(status_of_reply(reply), 503);
+  EXPECT_NE(reply.find("Retry-After: "), std::string::npos);
+  third.send(std::string(100, 'x'));
   EXPECT_EQ(status_of_reply(third.read_reply()), 200);
+  // One that is here at once never was pending.
+  RawClient fifth(server->port());
+  fifth.send(unfinished(4000, 4000));
+  EXPECT_EQ(status_of_reply(fifth.read_reply()), 200);
+}
+
+// Stalled uploads of one address cost those of that address, not those of another.
+TEST(HttpLimits, BodiesOfOnePeer) {
+  HttpLimits limits;
+  limits.max_pending_body_bytes = 100'000;
+  limits.max_pending_body_bytes_per_peer = 5'000;
+  auto server = start_server(limits);
+  RawClient other(server->port(), 0, "127.0.0.2");
+  other.send(unfinished(4000, 3999));
+  usleep(50000);
+  std::vector<RawClient> stalled;
+  for (int i = 0; i < 20; ++i) {
+    stalled.emplace_back(server->port());
+    stalled.back().send(unfinished(2000, 1999));
+    usleep(5000);  // in this order
+    if (i < 2) continue;
+    EXPECT_EQ(status_of_reply(stalled[static_cast<std::size_t>(i) - 2].read_all()), 408) << i;
+  }
+  EXPECT_EQ(server->stats().given_up, 18);
+  other.send("x");
+  EXPECT_EQ(status_of_reply(other.read_reply()), 200);
+  for (std::size_t i : {18u, 19u}) {
+    stalled[i].send("x");
+    EXPECT_EQ(status_of_reply(stalled[i].read_reply()), 200);
+  }
+}
+
+// 40 connections that stop just before the end of a large body, and a client with as large a one behind them. What was
+// given up is not kept while those connections linger.
+TEST(HttpLimits, StalledBodiesDoNotShutOutOthers) {
+  constexpr std::size_t kBody = 1 << 20;
+  HttpLimits limits;
+  limits.max_body_bytes = kBody;
+  limits.max_pending_body_bytes = 8 * kBody;
+  for (const bool same_address : {true, false}) {
+    auto server = start_server(limits);
+    [[maybe_unused]] const std::size_t before = resident_bytes();
+    std::vector<RawClient> stalled;
+    for (int i = 0; i < 40; ++i) {
+      stalled.emplace_back(server->port(), 0, ("127.0.0." + std::to_string(1 + (same_address ? 0 : i % 10))).c_str());
+      stalled.back().send(unfinished(kBody, kBody - 100));
+    }
+    for (int i = 0; i < 5; ++i) {
+      RawClient client(server->port());
+      ASSERT_TRUE(client.send(unfinished(kBody, kBody))) << i;
+      EXPECT_EQ(status_of_reply(client.read_reply()), 200) << same_address << i;
+    }
+#ifdef NDEBUG
+    EXPECT_LT(resident_bytes() - std::min(before, resident_bytes()), 24 * kBody);
+#endif
+  }
 }
 
 TEST(HttpLimits, ThousandIdleConnections) {

@@ -24,12 +24,18 @@ namespace cadre::server {
 class RawClient {
  public:
   // `receive_buffer`: of the socket, so that a test can be a slow reader; 0 leaves it.
-  explicit RawClient(int port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `from`: the address to come from, "127.0.0.2"; every one that begins with 127 is this machine.
+  explicit RawClient(int port, int receive_buffer = 0, const char* from = nullptr)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (receive_buffer > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     const int on = 1;
     setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    if (from != nullptr) {
+      inet_pton(AF_INET, from, &address.sin_addr);
+      EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    }
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) hang_up();
@@ -145,18 +151,18 @@ inline std::string post(std::string_view path, std::string_view body) {
 }
 
 // A started server. Without a handler it echoes: "METHOD path?query body".
-inline std::unique_ptr<HttpServer> start_server(const HttpLimits& limits = {}, HttpHandler handler = nullptr) {
+inline std::unique_ptr<HttpServer> start_server(const HttpLimits& limits = {}, HttpHandler handler = nullptr,
+                                                HttpHeadCheck head_check = nullptr) {
   if (!handler) {
     handler = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
       reply->send(200, {{"Content-Type", "text/plain"}},
                   request.method + " " + request.path + "?" + request.query + " " + request.body);
     };
   }
-  auto server =
-      HttpServer::listen("127.0.0.1", 0, limits, std::move(handler), [](int status, std::string_view message) {
-        return std::pair<std::string, std::string>("E" + std::to_string(status) + " " + std::string(message),
-                                                   "text/error");
-      });
+  const HttpErrorBody error_body = [](int status, std::string_view message) {
+    return std::pair<std::string, std::string>("E" + std::to_string(status) + " " + std::string(message), "text/error");
+  };
+  auto server = HttpServer::listen("127.0.0.1", 0, limits, std::move(handler), error_body, std::move(head_check));
   EXPECT_TRUE(server.ok()) << server.status().message();
   if (!server.ok()) return nullptr;
   (*server)->start();

@@ -197,11 +197,13 @@ AdapterFolder& AdapterFolder::operator=(AdapterFolder&& other) noexcept {
   return *this;
 }
 
-AdapterFolder::~AdapterFolder() {
-  if (fd_ >= 0) ::close(fd_);
+AdapterFolder::~AdapterFolder() { close(); }
+
+void AdapterFolder::close() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-std::string AdapterFolder::open_dir() const { return "/proc/self/fd/" + std::to_string(fd_); }
+std::string AdapterFolder::open_dir() const { return fd_ < 0 ? "" : "/proc/self/fd/" + std::to_string(fd_); }
 
 Result<AdapterFolder> AdapterFolder::open(const std::shared_ptr<const Root>& root, const std::string& relative,
                                           std::string_view asked) {
@@ -271,10 +273,9 @@ Status AdapterFolder::unchanged() const {
   Status changed(Code::kConflict, "adapter '" + shown(name_) + "' changed while it was read; load it again");
   Result<AdapterFolder> again = open(root_, relative_, relative_);
   if (!again.ok()) return changed;
-  struct stat before{}, now{};
-  if (::fstat(fd_, &before) != 0 || ::fstat(again->fd_, &now) != 0) return changed;
-  const bool same = before.st_dev == now.st_dev && before.st_ino == now.st_ino && files_ == again->files_;
-  return same ? Status() : changed;
+  // The folder itself is among the files. Its number may be given to another once it is closed and gone, but not with
+  // the same time of change.
+  return files_ == again->files_ ? Status() : changed;
 }
 
 Result<AdapterRoot> AdapterRoot::open(const std::string& dir, const AdapterRootOptions& options) {

@@ -9,8 +9,8 @@
 //
 // The engine reads files by name, so two things are offered for the time after the check: `open_dir` names the opened
 // folder itself, whatever its name means by then, and `unchanged` says after reading whether the files are still those
-// that were checked. Whoever can write below the root at any moment can still change what an adapter answers; they
-// cannot make the server read elsewhere unnoticed.
+// that were checked, then and any time later, with the folder still open or not. Whoever can write below the root at
+// any moment can still change what an adapter answers; they cannot make the server read elsewhere unnoticed.
 #pragma once
 
 #include <cadre/status.h>
@@ -31,7 +31,7 @@ struct AdapterRootOptions {
   bool use_openat2 = true;                          // false: as on a kernel without it
 };
 
-// An adapter's folder that was checked. Movable; holds the folder open.
+// An adapter's folder that was checked. Movable; holds the folder open until close() or its end.
 class AdapterFolder {
  public:
   AdapterFolder(AdapterFolder&&) noexcept;
@@ -41,10 +41,13 @@ class AdapterFolder {
   const std::string& name() const { return name_; }  // the folder's own
   // The real path, for the operator's eyes and for reading again later.
   const std::string& dir() const { return dir_; }
-  // "/proc/self/fd/N": the folder that was checked, as long as this object lives.
+  // "/proc/self/fd/N": the folder that was checked, as long as it is open; empty after close().
   std::string open_dir() const;
+  // Lets go of the folder, for those who are kept long after reading: many of them need no descriptors.
+  void close();
   std::int64_t bytes() const { return bytes_; }
-  // Not ok if the folder or a file in it is not the one that was checked.
+  // Not ok if the folder or a file in it is not the one that was checked. Opens the folder again from the root, with
+  // all the checks of the first time, and closes it; so it answers the same after close().
   Status unchanged() const;
 
  private:

@@ -231,10 +231,15 @@ TEST_P(AdapterRootTest, ChangedWhileRead) {
     const auto folder = adapters->resolve("a");
     ASSERT_THAT(folder, Succeeds());
     EXPECT_THAT(folder->unchanged(), Succeeds());
+    auto closed = adapters->resolve("a");
+    ASSERT_THAT(closed, Succeeds());
+    closed->close();
+    EXPECT_THAT(closed->unchanged(), Succeeds());
     // Times of files have the grain of the kernel's clock.
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     changes[i]();
     EXPECT_THAT(folder->unchanged(), FailsWith(Code::kConflict, "changed while it was read")) << i;
+    EXPECT_THAT(closed->unchanged(), FailsWith(Code::kConflict, "changed while it was read")) << i;
   }
 }
 
@@ -313,15 +318,16 @@ TEST(AdapterRoot, WrongRoots) {
   EXPECT_THAT(AdapterRoot::open("/"), FailsWith(Code::kInvalidArgument, "holds adapters only"));
 }
 
+int open_descriptors() {
+  int open = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator("/proc/self/fd")) ++open;
+  return open;
+}
+
 TEST(AdapterRoot, DescriptorsAreGivenBack) {
   const TempDir dir;
   dir.write("root/a/adapter_config.json", "x");
-  const auto count = [] {
-    int open = 0;
-    for ([[maybe_unused]] const auto& entry : fs::directory_iterator("/proc/self/fd")) ++open;
-    return open;
-  };
-  const int before = count();
+  const int before = open_descriptors();
   {
     const auto adapters = AdapterRoot::open(dir / "root");
     ASSERT_THAT(adapters, Succeeds());
@@ -336,7 +342,36 @@ TEST(AdapterRoot, DescriptorsAreGivenBack) {
       EXPECT_THAT(adapters->scan(), Succeeds());
     }
   }
-  EXPECT_EQ(count(), before);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+// As a server keeps the folders of all its adapters.
+TEST(AdapterRoot, ClosedFoldersHoldNoDescriptors) {
+  const TempDir dir;
+  constexpr int kFolders = 200;
+  for (int i = 0; i < kFolders; ++i) dir.write("root/a" + std::to_string(i) + "/adapter_config.json", "x");
+  const auto adapters = AdapterRoot::open(dir / "root");
+  ASSERT_THAT(adapters, Succeeds());
+  const int before = open_descriptors();
+  std::vector<AdapterFolder> kept;
+  for (int i = 0; i < kFolders; ++i) {
+    auto folder = adapters->resolve("a" + std::to_string(i));
+    ASSERT_THAT(folder, Succeeds());
+    EXPECT_NE(folder->open_dir(), "");
+    folder->close();
+    EXPECT_EQ(folder->open_dir(), "");
+    folder->close();
+    kept.push_back(std::move(folder).value());
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  dir.write("root/a7/adapter_config.json", "changed");
+  for (int i = 0; i < kFolders; ++i) {
+    const AdapterFolder& folder = kept[static_cast<std::size_t>(i)];
+    EXPECT_EQ(folder.name(), "a" + std::to_string(i));
+    EXPECT_EQ(folder.bytes(), 1);
+    EXPECT_EQ(folder.unchanged().ok(), i != 7);
+  }
+  EXPECT_EQ(open_descriptors(), before);
 }
 
 }  // namespace

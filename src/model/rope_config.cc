@@ -154,7 +154,8 @@ constexpr std::pair<std::string_view, Compute> kTypes[] = {
     {"yarn", make_yarn},       {"llama3", make_llama3}, {"longrope", make_longrope},
 };
 
-Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64_t max_context) {
+Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64_t max_context,
+                           double partial_otherwise) {
   Source s;
   for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
     if (!config.has(key)) continue;
@@ -162,7 +163,7 @@ Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64
     break;
   }
   CADRE_ASSIGN(s.theta, config.get_double_or("rope_theta", 10000));
-  CADRE_ASSIGN(double partial, config.get_double_or("partial_rotary_factor", 1.0));
+  CADRE_ASSIGN(double partial, config.get_double_or("partial_rotary_factor", partial_otherwise));
   std::int64_t original = 0;
   if (s.fields.is_object()) {
     CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
@@ -191,8 +192,9 @@ Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64
 
 }  // namespace
 
-Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context) {
-  CADRE_ASSIGN(const Source s, read_source(config, head_dim, max_context));
+Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context,
+                             double partial_otherwise) {
+  CADRE_ASSIGN(const Source s, read_source(config, head_dim, max_context, partial_otherwise));
   RopeConfig out;
   out.rope.dim = static_cast<int>(s.dim);
   out.rope.theta = s.theta;

@@ -14,9 +14,11 @@ struct RopeConfig {
   std::vector<float> inv_freq, long_inv_freq;
 };
 
-// `head_dim` is the default for the rotated part, which partial_rotary_factor shrinks. An unknown rope_type lists the
+// `head_dim` is the default for the rotated part, which partial_rotary_factor shrinks (`partial_otherwise`
+// where the config has none). An unknown rope_type lists the
 // known ones. Formulas: "default"; "linear" (kaiokendev's interpolation); "dynamic" (NTK-aware, by length); "yarn"
 // (arXiv:2309.00071); "llama3" (Llama 3.1's wavelength bands); "longrope" (arXiv:2402.13753).
-Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context);
+Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context,
+                             double partial_otherwise = 1.0);
 
 }  // namespace cadre

@@ -82,9 +82,38 @@ Status require_rope_theta(const Json& json) {
   return json.get_double("rope_theta").status();
 }
 
-Result<Rope> make_rope(Builder& b, std::int64_t head_dim) {
-  CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context));
+Result<Rope> make_rope(Builder& b, std::int64_t head_dim, double partial_otherwise) {
+  CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context, partial_otherwise));
   return upload_rope(b, config);
+}
+
+Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t layers,
+                                              const std::function<bool(std::int64_t)>& otherwise) {
+  std::vector<bool> out(static_cast<std::size_t>(layers));
+  if (!json.has("layer_types")) {
+    for (std::int64_t i = 0; i < layers; ++i) out[static_cast<std::size_t>(i)] = otherwise(i);
+    return out;
+  }
+  CADRE_ASSIGN(const std::vector<std::string> types, json.get_string_list("layer_types"));
+  if (static_cast<std::int64_t>(types.size()) != layers) {
+    return error(Code::kInvalidFile, json.where("layer_types"), " has ", types.size(), " layers, want ", layers,
+                 ", num_hidden_layers");
+  }
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "sliding_attention" && types[i] != "full_attention") {
+      return error(Code::kUnsupported, json.where("layer_types"), " has '", types[i],
+                   "', want sliding_attention or full_attention");
+    }
+    out[i] = types[i] == "sliding_attention";
+  }
+  return out;
+}
+
+void ignore_layers_beyond(Builder& b, std::int64_t layers) {
+  constexpr std::int64_t kMost = 16;  // published models have one to three
+  for (std::int64_t i = layers; i < layers + kMost; ++i) {
+    b.ignored_prefixes.push_back("model.layers." + std::to_string(i) + ".");
+  }
 }
 
 }  // namespace cadre

@@ -38,6 +38,13 @@ Result<LayerSpec> read_softmax_experts(const ModelConfig& config, std::string_vi
 Status require_rope_theta(const Json& json);
 
 // The rotary embedding of the config, on the device.
-Result<Rope> make_rope(Builder& builder, std::int64_t head_dim);
+Result<Rope> make_rope(Builder& builder, std::int64_t head_dim, double partial_otherwise = 1.0);
+
+// Whether layer i attends within the window: layer_types, or what `otherwise` says.
+Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t layers,
+                                              const std::function<bool(std::int64_t)>& otherwise);
+
+// Layers beyond those of the config are known and not used: they predict several tokens at once.
+void ignore_layers_beyond(Builder& builder, std::int64_t layers);
 
 }  // namespace cadre

@@ -206,6 +206,8 @@ class CADRE_API Engine {
   // The request gets no further token; its last event comes with the next step. False for an unknown id.
   bool cancel(std::uint64_t request);
   bool idle() const;
+  // The last step had nothing to run although requests wait: for a slot or for memory that others hold.
+  bool stalled() const;
   EngineStats stats() const;
   MemoryReport memory() const;
 
@@ -219,6 +221,8 @@ class CADRE_API Engine {
   Result<std::string> decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens = true) const;
   // A token's own text, which may be a part of a character.
   Result<std::string> token_text(std::int32_t id) const;
+  // A longer text certainly has more tokens than the context holds.
+  std::size_t max_prompt_bytes() const;
   // The chat template's text: the adapter's own template, as it was when loaded, comes before the model's.
   Result<std::string> chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const;
   Result<std::string> chat_text(const ChatInput& chat, const AdapterRef& adapter) const;
@@ -226,7 +230,7 @@ class CADRE_API Engine {
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
 
   const std::vector<LayerReport>& selection() const;
-  std::string backend_names() const;  // of all MoE layers, joined: "cpu_reference"
+  std::string backend_names() const;  // of all MoE layers, joined: "cpu_reference"; any thread
   std::int64_t vocab_size() const;
   std::int64_t max_model_len() const;
   std::string model_type() const;

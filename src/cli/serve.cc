@@ -1,9 +1,11 @@
 // cadre serve: the model behind HTTP, until a signal ends it.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -50,6 +52,8 @@ class SignalThread {
     end_ = true;
     changed_.notify_all();
   }
+  // Nothing is left that a second signal could cut off.
+  void complete() { complete_ = true; }
 
  private:
   void run() {
@@ -66,7 +70,9 @@ class SignalThread {
       const std::lock_guard lock(mutex_);
       if (signal == SIGHUP) {
         hangup_ = true;
-      } else if (std::exchange(end_, true)) {
+      } else if (!std::exchange(end_, true)) {
+        ended_ = Clock::now();
+      } else if (!complete_ && Clock::now() - ended_ > kOneSignal) {
         note("stopped at once");
         _exit(128 + signal);
       }
@@ -74,13 +80,26 @@ class SignalThread {
     }
   }
 
+  using Clock = std::chrono::steady_clock;
+  // Wrappers such as `timeout` signal the process and its group: the same wish, twice.
+  static constexpr std::chrono::milliseconds kOneSignal{500};
+
   sigset_t set_;
-  std::atomic<bool> over_ = false, serving_ = false;
+  std::atomic<bool> over_ = false, serving_ = false, complete_ = false;
+  Clock::time_point ended_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool hangup_ = false, end_ = false;
   std::thread thread_;
 };
+
+// Connections take descriptors, and the usual soft limit of 1,024 is for programs that use select().
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // a lower limit still works
+}
 
 std::string mib(std::int64_t bytes) {
   char text[32];
@@ -110,6 +129,8 @@ void banner(const ServeCommand& command, const Engine& engine) {
 int execute(const ServeCommand& command) {
   SignalThread signals;
   for (const std::string& line : command.notes) note(line);
+  raise_file_limit();
+  if (const Status status = server::Service::check(command.server); !status.ok()) return report(status);
   Result<std::unique_ptr<Engine>> engine = open_engine(command.engine);
   if (!engine.ok()) return report(engine.status());
   banner(command, **engine);
@@ -132,6 +153,7 @@ int execute(const ServeCommand& command) {
   note("shutting down: running replies may finish, a second signal stops at once");
   service.drain();
   const bool complete = service.stop(command.server.drain_timeout_s);
+  signals.complete();
   note(complete ? "all replies are complete" : "replies were cut off after --drain-timeout");
   return complete ? 0 : kExitCutOff;
 }

@@ -20,6 +20,8 @@ constexpr const char* kPrefix = "CADRE_SERVE_";
 // A step takes longer with every sequence on a CPU, so beyond this many each answer would be slow, while the first of
 // those that wait would not be much later. vLLM's 256 is a number for GPUs.
 constexpr int kSequences = 32;
+// Adapters that one batch can mix, where they may come at run time and no number is given.
+constexpr int kSlots = 8;
 constexpr std::int64_t kMaxRows = 1 << 20;
 constexpr double kMaxSeconds = 7 * 86'400;
 
@@ -34,7 +36,9 @@ void add_models(Flags& flags) {
   flags.words("--lora-modules", "NAME=DIR", "the same as vLLM has it, also as {\"name\": \"NAME\", \"path\": \"DIR\"}");
   flags.words("--pin-adapter", "NAME", "adapters that always stay in their slot");
   flags.value("--adapter-dir", "DIR", "the only folder that adapters may be loaded from while the server runs");
-  flags.value("--max-loras", "N", "adapters that one batch can mix, others take turns; default: those given");
+  flags.value("--max-loras", "N",
+              "adapters that one batch can mix, others take turns; default: those given, and at "
+              "least 8 where adapters may be loaded while the server runs");
   flags.value("--max-lora-rank", "R", "largest rank on experts to be ready for; default: that of the adapters given");
   flags.value("--max-cpu-loras", "N",
               "adapters whose content stays in memory, the others are read again when used; default: all");
@@ -241,6 +245,10 @@ Status read_word(const Flags& flags, const char* name, const std::vector<std::st
 Status read_server(const Flags& flags, server::ServeOptions* server) {
   if (flags.given("--host")) {
     CADRE_ASSIGN(server->host, flags.required("--host"));
+    // As an address of IPv6 stands in a URL.
+    if (server->host.size() > 2 && server->host.front() == '[' && server->host.back() == ']') {
+      server->host = server->host.substr(1, server->host.size() - 2);
+    }
   }
   CADRE_TRY(read_number(flags, "--port", 0, 65'535, &server->port));
   CADRE_TRY(read_number(flags, "--max-queued-requests", 0, 1'000'000, &server->max_queued_requests));
@@ -300,8 +308,12 @@ Status read_all(const Flags& flags, const Environment& environment, ServeCommand
   serve->server.max_num_seqs = engine.max_num_seqs;
   CADRE_TRY(read_adapters_and_names(flags, environment, serve));
   // Whoever declares adapters to come, and lets them come, does not want the first one to change the backends.
-  const bool declared = flags.given("--max-loras") || flags.given("--max-lora-rank");
-  engine.loras_on_experts = declared && !serve->server.admin_key.empty();
+  const bool may_come = !serve->server.admin_key.empty() || !serve->server.adapter_dir.empty();
+  engine.loras_on_experts = may_come && flags.given("--max-lora-rank");
+  // Without a number every adapter that comes gets a slot of its own, for which the MoE layers are prepared again.
+  if (may_come && !flags.given("--max-loras")) {
+    engine.max_loras = std::max(kSlots, static_cast<int>(engine.adapters.size()));
+  }
   serve->verbose = flags.given("--verbose");
   add_notes(serve->server, &serve->notes);
   return {};

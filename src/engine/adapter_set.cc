@@ -34,6 +34,7 @@ Status check_name(const std::string& name) {
 AdapterSet::AdapterSet(const EngineOptions& options, MoeGate gate, SelectOptions select)
     : gate_(std::move(gate)),
       select_(std::move(select)),
+      declared_rank_(options.max_lora_rank),
       slots_grow_(options.max_loras == 0),
       max_in_memory_(options.max_cpu_loras) {
   plan_.slots = options.max_loras;
@@ -89,14 +90,23 @@ Status AdapterSet::prepare(Model& model, const std::vector<AdapterSource>& sourc
   }
   if (plan_.slots == 0) plan_.slots = static_cast<int>(all_.size());
   slots_.resize(static_cast<std::size_t>(plan_.slots));
+  const auto pinned = std::count_if(all_.begin(), all_.end(), [](const AdapterRef& a) { return a->info.pinned; });
+  if (pinned > 0 && all_.size() > slots_.size() && pinned >= static_cast<std::ptrdiff_t>(slots_.size())) {
+    return error(Code::kInvalidArgument, pinned, " adapters are pinned in ", slots_.size(), " slots, and ",
+                 all_.size() - static_cast<std::size_t>(pinned),
+                 " others need one in turn; pin fewer or raise --max-loras");
+  }
   return model.prepare(gate_, select_, plan_);
 }
 
 Status AdapterSet::attach(Runner& runner) {
-  for (const AdapterRef& adapter : all_) {
-    const int slot = find_slot();
-    if (slot < 0 || slots_[static_cast<std::size_t>(slot)] != nullptr) break;
-    CADRE_TRY(put(runner, *adapter, slot));
+  for (const bool pinned : {true, false}) {
+    for (const AdapterRef& adapter : all_) {
+      if (adapter->info.pinned != pinned) continue;
+      const auto free = std::find(slots_.begin(), slots_.end(), nullptr);
+      if (free == slots_.end()) break;
+      CADRE_TRY(put(runner, *adapter, static_cast<int>(free - slots_.begin())));
+    }
   }
   shrink_memory();
   return {};
@@ -187,8 +197,13 @@ Result<AdapterInfo> AdapterSet::load(Runner& runner, std::shared_ptr<ReadAdapter
   plan_ = plan;
   slots_.resize(static_cast<std::size_t>(plan_.slots));
   const AdapterRef loaded = make(std::move(*read));
-  if (slot >= 0) CADRE_TRY(put(runner, *loaded, slot));
   all_.push_back(loaded);
+  if (slot >= 0) {
+    if (Status status = put(runner, *loaded, slot); !status.ok()) {
+      all_.pop_back();
+      return status;
+    }
+  }
   {
     const std::lock_guard lock(mutex_);
     by_name_[loaded->source.name] = loaded;  // a replaced version stays while requests hold it
@@ -216,7 +231,12 @@ Result<AdapterRef> AdapterSet::find(std::string_view name) const {
 
 Status AdapterSet::bring_into_memory(const Model& model, LoadedAdapter& adapter) {
   if (adapter.adapter != nullptr) return {};
-  CADRE_ASSIGN(const auto again, read(model, adapter.source));
+  Result<std::shared_ptr<ReadAdapter>> reread = read(model, adapter.source);
+  if (!reread.ok()) {
+    return error(Code::kConflict, reread.status().message(), "; it was loaded and is needed again: put it back, or ",
+                 "load it again");
+  }
+  const std::shared_ptr<ReadAdapter>& again = *reread;
   if (again->adapter->digest != adapter.info.digest) {
     return error(Code::kConflict, "adapter '", adapter.info.name,
                  "' changed on disk since it was loaded; load it again to use its new content");
@@ -237,8 +257,11 @@ void AdapterSet::shrink_memory() {
       if (adapter->adapter == nullptr) continue;
       ++in_memory;
       const auto named = by_name_.find(adapter->info.name);
-      // A replaced version cannot be read again: its folder holds the new one.
-      if (adapter->info.slot >= 0 || named == by_name_.end() || named->second != adapter) continue;
+      // A replaced version cannot be read again: its folder holds the new one. Nor might one that requests hold, by the
+      // time they run. Besides them, only all_ and by_name_ hold it.
+      if (adapter->info.slot >= 0 || named == by_name_.end() || named->second != adapter || adapter.use_count() > 2) {
+        continue;
+      }
       if (oldest == nullptr || adapter->last_use < oldest->last_use) oldest = adapter.get();
     }
     if (in_memory <= max_in_memory_ || oldest == nullptr) return;
@@ -308,6 +331,10 @@ std::vector<std::string> AdapterSet::notes() const {
   for (const AdapterRef& adapter : all_) {
     if (adapter->adapter == nullptr) continue;
     const std::string prefix = "adapter '" + adapter->info.name + "': ";
+    if (declared_rank_ > 0 && adapter->info.max_rank > declared_rank_) {
+      out.push_back(prefix + "its rank " + std::to_string(adapter->info.max_rank) + " is above --max-lora-rank " +
+                    std::to_string(declared_rank_) + "; the MoE layers are prepared for it all the same");
+    }
     for (const std::string& note : adapter->adapter->report.notes) out.push_back(prefix + note);
   }
   return out;

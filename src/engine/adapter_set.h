@@ -60,6 +60,7 @@ class AdapterSet {
   MoeGate gate_;
   SelectOptions select_;
   AdapterPlan plan_;
+  int declared_rank_;  // --max-lora-rank; 0: none
   bool slots_grow_;    // no number of slots was declared: each adapter gets one
   int max_in_memory_;  // 0: all
   std::vector<LoadedAdapter*> slots_;

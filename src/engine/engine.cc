@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <mutex>
 
 #include "base/result.h"
 #include "engine/memory_plan.h"
@@ -40,8 +41,12 @@ struct Engine::Impl {
   std::unique_ptr<Runner> runner;
   std::vector<std::string> notes;
   std::vector<LayerReport> reports;
+  mutable std::mutex names_mutex;
+  std::string names;  // of the backends in the reports
 
   std::unique_ptr<Scheduler> scheduler;
+  bool stalled = false;
+  std::size_t max_prompt_bytes = 0;
   std::uint64_t next_id = 1;
 
   Status open(EngineOptions o);
@@ -131,6 +136,10 @@ Status Engine::Impl::open(EngineOptions o) {
                      limits.max_logit_rows * model->config().vocab * static_cast<std::int64_t>(2 * sizeof(float));
   CADRE_TRY(check_memory(memory, limit));
   if (!memory.note.empty()) notes.push_back(memory.note);
+  if (const std::int64_t context = model->config().max_context; memory.max_model_len > context) {
+    notes.push_back("max_model_len is " + std::to_string(memory.max_model_len) + ", and the model was made for " +
+                    std::to_string(context) + " tokens; answers may get worse beyond");
+  }
   for (const std::string& note : model->notes()) notes.push_back(note);
   CADRE_ASSIGN(runner, Runner::make(std::move(model), limits, nullptr));
   CADRE_TRY(adapters->attach(*runner));
@@ -141,6 +150,11 @@ Status Engine::Impl::open(EngineOptions o) {
   scheduling.prefix_caching = options.enable_prefix_caching;
   scheduler = std::make_unique<Scheduler>(scheduling, *runner, *adapters);
   CADRE_TRY(read_generation_defaults());
+  if (prompts.tokenizer() != nullptr) {
+    // Normalising can shorten a text to a third (NFKC's worst); what is stripped is little.
+    max_prompt_bytes =
+        3 * (prompts.tokenizer()->longest_token() * static_cast<std::size_t>(memory.max_model_len) + 4096);
+  }
   for (std::string& note : adapters->notes()) notes.push_back(std::move(note));
   refresh_reports();
   if (options.progress) options.progress(1.0);
@@ -157,6 +171,15 @@ const std::vector<LayerReport>& Engine::Impl::refresh_reports() {
       if (std::find(notes.begin(), notes.end(), warning) == notes.end()) notes.push_back(warning);
     }
   }
+  std::vector<std::string> chosen;
+  std::string joined;
+  for (const LayerReport& report : reports) {
+    if (std::find(chosen.begin(), chosen.end(), report.selection.chosen) != chosen.end()) continue;
+    chosen.push_back(report.selection.chosen);
+    joined += (joined.empty() ? "" : ", ") + chosen.back();
+  }
+  const std::lock_guard lock(names_mutex);
+  names = std::move(joined);
   return reports;
 }
 
@@ -222,17 +245,18 @@ Result<std::uint64_t> Engine::Impl::submit(const Request& request) {
 
 Result<std::vector<Event>> Engine::Impl::step() {
   std::vector<Event> events;
-  const auto finish_failed = [&] {
-    for (Scheduler::Failure& failure : scheduler->failed()) {
+  const auto finish = [&](std::vector<Scheduler::Failure> failures) {
+    for (Scheduler::Failure& failure : failures) {
       const bool asked = failure.why.ok() || failure.why.code() == Code::kCancelled;
       events.push_back(
           failure.sequence->finish(asked ? FinishReason::kCancelled : FinishReason::kError, std::move(failure.why)));
       scheduler->finish(failure.sequence);
     }
   };
-  finish_failed();
+  finish(scheduler->ended());
   const std::vector<Scheduler::Part> parts = scheduler->plan();
-  finish_failed();  // whose adapter could not be brought back; they hold no rows
+  finish(scheduler->broken());  // they hold no rows
+  stalled = parts.empty() && events.empty() && !scheduler->idle();
   if (!parts.empty()) {
     std::vector<RunItem> items;
     std::vector<std::int64_t> starts;
@@ -332,6 +356,7 @@ Result<std::vector<Event>> Engine::step() {
 }
 AdapterInfo Engine::adapter_info(const AdapterRef& adapter) const { return impl_->adapters->info(*adapter); }
 bool Engine::idle() const { return impl_->scheduler->idle(); }
+bool Engine::stalled() const { return impl_->stalled; }
 bool Engine::cancel(std::uint64_t request) { return impl_->scheduler->cancel(request); }
 
 EngineStats Engine::stats() const {
@@ -420,6 +445,8 @@ Result<std::string> Engine::token_text(std::int32_t id) const {
   return tokenizer->token_bytes(id);
 }
 
+std::size_t Engine::max_prompt_bytes() const { return impl_->max_prompt_bytes; }
+
 Result<std::string> Engine::chat_text(const std::vector<ChatMessage>& messages, std::string_view adapter) const {
   CADRE_ASSIGN(const AdapterRef loaded, impl_->adapters->find(adapter));
   return chat_text(Prompts::to_input(messages), loaded);
@@ -439,14 +466,8 @@ Result<std::vector<std::int32_t>> Engine::prompt_ids(const Request& request) con
 const std::vector<LayerReport>& Engine::selection() const { return impl_->reports; }
 
 std::string Engine::backend_names() const {
-  std::vector<std::string> names;
-  for (const LayerReport& report : impl_->reports) {
-    if (std::find(names.begin(), names.end(), report.selection.chosen) == names.end())
-      names.push_back(report.selection.chosen);
-  }
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
+  const std::lock_guard lock(impl_->names_mutex);
+  return impl_->names;
 }
 
 std::int64_t Engine::vocab_size() const { return impl_->runner->model().config().vocab; }

@@ -59,13 +59,21 @@ Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpe
   // A model without attention needs no pages; the block table still counts them.
   plan.pages = page == 0 ? for_one * o.max_num_seqs
                          : std::min(for_one * o.max_num_seqs, std::max<std::int64_t>(budget - slots, 0) / page);
+  if (plan.pages < for_one && plan.snapshots > 0) {
+    // Snapshots are worth less than room for a sequence.
+    EngineOptions without = o;
+    without.enable_prefix_caching = false;
+    return plan_cache(without, specs, model_context);
+  }
   if (plan.pages < for_one) {
     const std::int64_t fits = plan.pages * kPageSize;
     if (o.max_model_len > 0 || fits < kPageSize) {
       return error(Code::kOutOfMemory, "one sequence of max_model_len ", plan.max_model_len, " tokens needs ",
                    size_text(for_one * page + slots), " of cache, and ", size_text(budget),
                    " are allowed; raise kv_cache_memory (--kv-cache-memory) or lower max_model_len (--max-model-len)",
-                   fits > 0 ? " to " : "", fits > 0 ? std::to_string(fits) : "");
+                   fits > 0 ? " to " : "", fits > 0 ? std::to_string(fits) : "",
+                   slots > 0 ? " or max_num_seqs (--max-num-seqs), each of which takes " : "",
+                   slots > 0 ? size_text(slot) : "");
     }
     std::ostringstream note;
     note << "max_model_len is lowered from the model's " << plan.max_model_len << " to " << fits

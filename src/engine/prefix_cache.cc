@@ -41,12 +41,10 @@ PrefixCache::~PrefixCache() {
 }
 
 PrefixCache::Node* PrefixCache::root(const Key& key) {
-  std::unique_ptr<Node>& node = roots_[key];
-  if (node == nullptr) {
-    node = std::make_unique<Node>();
-    node->key = key;
-  }
-  return node.get();
+  if (const auto known = roots_.find(key); known != roots_.end()) return known->second.get();
+  auto node = std::make_unique<Node>();
+  node->key = key;
+  return roots_.emplace(key, std::move(node)).first->second.get();
 }
 
 void PrefixCache::enter(Node* node) {
@@ -100,22 +98,26 @@ PrefixCache::Match PrefixCache::find(const Key& key, std::span<const std::int32_
 
 PrefixCache::Node* PrefixCache::extend(Node* at, std::span<const std::int32_t> tokens, std::int32_t* page) {
   const ChildKey name = child_key(at, tokens);
-  std::unique_ptr<Node>& child = nodes_[name];
-  if (child == nullptr) {
-    child = std::make_unique<Node>();
-    child->parent = at;
-    child->name = name;
-    child->page = *page;
+  auto found = nodes_.find(name);
+  if (found == nodes_.end()) {
+    // Made first, so that running out of memory leaves the tree as it was.
+    auto node = std::make_unique<Node>();
+    node->parent = at;
+    node->name = name;
+    node->page = *page;
+    found = nodes_.emplace(name, std::move(node)).first;
     pool_.hold(*page);
     ++at->children;
-  } else if (child->page != *page) {
+  }
+  Node* child = found->second.get();
+  if (child->page != *page) {
     pool_.hold(child->page);
     pool_.drop(*page);
     *page = child->page;
   }
-  enter(child.get());
+  enter(child);
   --at->users;  // it has a child now, so it cannot be idle
-  return child.get();
+  return child;
 }
 
 std::int32_t PrefixCache::snapshot_slot() {

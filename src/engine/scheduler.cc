@@ -12,6 +12,9 @@ namespace {
 // waits for little should not have to wait for another's long prompt; smaller pieces would waste batching.
 constexpr std::int64_t kTurnRows = 32;
 
+// Steps after which a flow that has been alone may fill whole steps with its prompts.
+constexpr std::int64_t kRemembered = 256;
+
 std::int64_t whole_pages(std::int64_t tokens) { return (tokens + kPageSize - 1) / kPageSize; }
 
 // Before others in every choice.
@@ -66,6 +69,7 @@ Sequence* Scheduler::next_waiting(const Skip& skip) const {
     if (sequence->cancelled || (best != nullptr && !goes_before(*sequence, *best))) continue;
     const auto no_place = skip.flows.find(sequence->flow);
     if (no_place != skip.flows.end() && sequence->ask().priority >= no_place->second) continue;
+    if (sequence->ask().adapter != nullptr && skip.adapters.contains(sequence->ask().adapter.get())) continue;
     if (!skip.sequences.contains(sequence.get())) best = sequence.get();
   }
   return best;
@@ -73,13 +77,14 @@ Sequence* Scheduler::next_waiting(const Skip& skip) const {
 
 Sequence* Scheduler::yields_place(const Sequence& sequence) const {
   if (keep_all_) return nullptr;
-  const int share = options_.max_sequences / std::max(1, fair_.active());
+  const int share = std::max(1, options_.max_sequences / std::max(1, fair_.active()));
   Sequence* victim = nullptr;
   for (const Owned& other : running_) {
     const bool more_urgent = sequence.ask().priority < other->ask().priority;
-    // A flow below its share takes a place from one that has at least two more.
-    const bool fairer = sequence.ask().priority == other->ask().priority && sequence.flow->running < share &&
-                        other->flow->running >= sequence.flow->running + 2;
+    // A flow below half its share takes a place from one above its own. At every small difference, places would change
+    // hands all the time, each change computing something again.
+    const bool fairer = sequence.ask().priority == other->ask().priority && 2 * sequence.flow->running < share &&
+                        other->flow->running > share;
     if ((more_urgent || fairer) && (victim == nullptr || yields_before(*other, *victim))) victim = other.get();
   }
   return victim;
@@ -103,18 +108,22 @@ bool Scheduler::try_admit(Sequence& sequence) {
   const std::int64_t want = keep_all_ ? ask.capacity : std::min(length + 1, ask.capacity);
   sequence.state.pages = match.pages;
   const std::int64_t missing = whole_pages(want) - static_cast<std::int64_t>(match.pages.size());
-  cache_.make_room(missing);
-  if (!runner_.pool().reserve(sequence.state, want)) {
+  // Nothing is given up for one that does not fit all the same.
+  const bool fits =
+      missing <= runner_.pool().free_pages() || missing <= runner_.pool().free_pages() + cache_.idle_pages();
+  if (fits) cache_.make_room(missing);
+  if (!fits || !runner_.pool().reserve(sequence.state, want)) {
     runner_.pool().release(sequence.state);
     cache_.leave(match.at);
     adapters_.release(ask.adapter);
     return false;
   }
   sequence.state.length = match.tokens;
+  sequence.computed = std::max(sequence.computed, match.tokens);
   if (match.snapshot >= 0) runner_.pool().copy_slot(runner_.exec(), match.snapshot, sequence.state.slot);
   sequence.node = match.at;
   sequence.cached_pages = static_cast<std::int64_t>(match.pages.size());
-  if (caching && !sequence.started()) {
+  if (caching && sequence.admitted == 0) {
     queries_ += length;
     hits_ += match.tokens;
     sequence.from_cache = match.tokens;
@@ -144,7 +153,7 @@ void Scheduler::admit() {
     }
     // Asked before anybody gives way for it.
     if (!adapters_.has_room(next->ask().adapter)) {
-      skip.sequences.insert(next);
+      skip.adapters.insert(next->ask().adapter.get());
       if (starved == nullptr) starved = next;
       continue;
     }
@@ -157,8 +166,15 @@ void Scheduler::admit() {
       preempt(victim);
     }
     if (!try_admit(*next)) {
-      skip.sequences.insert(next);
-      if (!broken_.empty() && broken_.back().sequence == next) continue;
+      // What cannot be read for one cannot be read for the others either.
+      if (!broken_.empty() && broken_.back().sequence == next) {
+        const Status why = broken_.back().why;
+        skip.adapters.insert(next->ask().adapter.get());
+        for (const Owned& other : waiting_) {
+          if (other.get() != next && other->ask().adapter == next->ask().adapter) broken_.push_back({other.get(), why});
+        }
+        continue;
+      }
       break;  // no memory: those behind it would only take what it waits for
     }
     next->mark_admitted(++admissions_);
@@ -234,14 +250,24 @@ std::int64_t Scheduler::chunk(const Sequence& sequence, std::int64_t rows) const
   return n;
 }
 
-// Prompts share what room there is flow by flow, the neediest first. Once its prompts are all in, others get no more
-// turns than it had: the step should be over soon, because it brings that flow's first token.
+bool Scheduler::above_share(const Flow& flow) const {
+  return fair_.active() > 1 && flow.running > options_.max_sequences / fair_.active();
+}
+
+// Prompts share what room there is flow by flow, the neediest first. A step takes as long as it has rows, so one that
+// brings the neediest flow's first token has no prompts of flows above their share in it; and while several flows come
+// and go, those above their share compute their prompts in small pieces, because a newcomer waits for the step that is
+// running.
 void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room) {
   std::vector<Sequence*> prompts;
   for (const Owned& sequence : running_) {
     if (!sequence->cancelled && sequence->unseen().size() > 1) prompts.push_back(sequence.get());
   }
-  std::sort(prompts.begin(), prompts.end(), [](const Sequence* a, const Sequence* b) { return goes_before(*a, *b); });
+  std::sort(prompts.begin(), prompts.end(), [&](const Sequence* a, const Sequence* b) {
+    const bool first = above_share(*a->flow), second = above_share(*b->flow);
+    if (a->ask().priority == b->ask().priority && first != second) return second;
+    return goes_before(*a, *b);
+  });
   std::vector<const Flow*> flows;
   for (const Sequence* s : prompts) {
     if (std::find(flows.begin(), flows.end(), s->flow) == flows.end()) flows.push_back(s->flow);
@@ -257,6 +283,13 @@ void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room) {
     }
     return turn;  // what it has no use for
   };
+  if (!flows.empty() && above_share(*flows.front())) {
+    room = std::min(room, kTurnRows);
+  } else if (flows.size() == 1 && steps_ < contended_until_ && fair_.active() == 1) {
+    room = std::min(room, kTurnRows);
+  } else {
+    std::erase_if(flows, [&](const Flow* flow) { return above_share(*flow); });
+  }
   const std::int64_t turn = flows.size() > 1 ? kTurnRows : room;
   for (bool first_is_done = flows.empty(); !first_is_done && room > 0;) {
     for (const Flow* flow : flows) {
@@ -288,10 +321,23 @@ std::vector<Scheduler::Part> Scheduler::plan() {
   admit();
   std::vector<Part> parts;
   std::int64_t room = options_.max_tokens;
+  if (fair_.active() > 1) contended_until_ = steps_ + kRemembered;
+  // A step that brings a first token to a flow within its share leaves out the answers of those above theirs, which go
+  // on with the next.
+  const bool first_tokens = std::any_of(running_.begin(), running_.end(), [&](const Owned& s) {
+    return !s->cancelled && !s->started() && !above_share(*s->flow);
+  });
+  const bool pause = first_tokens && !paused_;
+  paused_ = false;
   // Decode steps first, one row each, so that a long prompt never stalls an answer.
   std::vector<Sequence*> decoding;
   for (const Owned& sequence : running_) {
-    if (!sequence->cancelled && sequence->unseen().size() == 1) decoding.push_back(sequence.get());
+    if (sequence->cancelled || sequence->unseen().size() != 1) continue;
+    if (pause && sequence->started() && above_share(*sequence->flow)) {
+      paused_ = true;
+      continue;
+    }
+    decoding.push_back(sequence.get());
   }
   std::sort(decoding.begin(), decoding.end(),
             [](const Sequence* a, const Sequence* b) { return yields_before(*b, *a); });
@@ -309,7 +355,10 @@ void Scheduler::ran(const std::vector<Part>& parts) {
   ++steps_;
   for (const Part& part : parts) {
     Sequence& s = *part.sequence;
-    s.flow->served += static_cast<double>(part.rows);
+    // What is computed again after giving way is nobody's gain; counted, a turn could be all repetition.
+    const std::int64_t before = s.computed;
+    s.computed = std::max(s.computed, s.state.length);
+    s.flow->served += static_cast<double>(s.computed - before);
     rows_ += part.rows;
     if (s.started()) {
       if (part.rows > 1) prompt_rows_ += part.rows;  // computed again after it gave way
@@ -330,8 +379,8 @@ void Scheduler::ran(const std::vector<Part>& parts) {
   }
 }
 
-std::vector<Scheduler::Failure> Scheduler::failed() {
-  std::vector<Failure> out = std::exchange(broken_, {});
+std::vector<Scheduler::Failure> Scheduler::ended() const {
+  std::vector<Failure> out;
   const auto now = std::chrono::steady_clock::now();
   const auto look = [&](const auto& sequences) {
     for (const Owned& s : sequences) {
@@ -344,13 +393,7 @@ std::vector<Scheduler::Failure> Scheduler::failed() {
   };
   look(running_);
   look(waiting_);
-  // One that is both broken and cancelled is finished once.
-  std::vector<Failure> once;
-  for (Failure& failure : out) {
-    const auto same = [&](const Failure& f) { return f.sequence == failure.sequence; };
-    if (std::none_of(once.begin(), once.end(), same)) once.push_back(std::move(failure));
-  }
-  return once;
+  return out;
 }
 
 void Scheduler::finish(Sequence* sequence) {

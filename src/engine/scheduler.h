@@ -50,8 +50,10 @@ class Scheduler {
   std::vector<Part> plan();
   // After the batch ran: keeps what others may use, and counts.
   void ran(const std::vector<Part>& parts);
-  // Cancelled, late, or their adapter cannot be brought back: to be finished.
-  std::vector<Failure> failed();
+  // To be finished before the next plan: cancelled or late.
+  std::vector<Failure> ended() const;
+  // To be finished after it: their adapter could not be brought back. They are in no part.
+  std::vector<Failure> broken() { return std::exchange(broken_, {}); }
   // The sequence goes, with all it holds.
   void finish(Sequence* sequence);
 
@@ -68,6 +70,7 @@ class Scheduler {
   bool try_admit(Sequence& sequence);
   // What cannot be admitted in this step.
   struct Skip {
+    std::set<const LoadedAdapter*> adapters;  // have no slot
     std::set<const Sequence*> sequences;
     std::map<const Flow*, int> flows;  // from this priority number on
   };
@@ -78,6 +81,7 @@ class Scheduler {
   void preempt(Sequence* sequence);
   void release(Sequence& sequence);
   void plan_prompts(std::vector<Part>* parts, std::int64_t room);
+  bool above_share(const Flow& flow) const;  // has more than its part of the places in a batch
   std::int64_t chunk(const Sequence& sequence, std::int64_t rows) const;
 
   SchedulerOptions options_;
@@ -91,6 +95,8 @@ class Scheduler {
   std::vector<Owned> running_;  // in order of admission
   std::vector<Failure> broken_;
   std::uint64_t admissions_ = 0;
+  std::int64_t contended_until_ = 0;  // step up to which several flows are to be expected
+  bool paused_ = false;               // the last step left out answers
   std::int64_t queries_ = 0, hits_ = 0, preemptions_ = 0, steps_ = 0, rows_ = 0, prompt_rows_ = 0, generated_ = 0;
 };
 

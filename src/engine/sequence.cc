@@ -10,7 +10,7 @@ namespace cadre {
 
 Sequence::Sequence(Ask ask, const Tokenizer* tokenizer)
     : ask_(std::move(ask)),
-      ids_(ask_.prompt),
+      ids_(std::move(ask_.prompt)),
       prompt_(static_cast<std::int64_t>(ids_.size())),
       stops_(ask_.params.stop, ask_.params.include_stop) {
   arrived_ = std::chrono::steady_clock::now();

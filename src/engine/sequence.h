@@ -62,6 +62,7 @@ class Sequence {
   PrefixCache::Node* node = nullptr;      // the page up to which its tokens are in the prefix cache
   std::int64_t cached_pages = 0;          // up to there
   std::vector<std::int64_t> snapshot_at;  // lengths at which the recurrent state is kept, rising
+  std::int64_t computed = 0;              // tokens whose state was computed or found at some time
   std::int64_t from_cache = 0;            // tokens of the prompt that were found there
   std::uint64_t admitted = 0;             // order of admission
   void mark_admitted(std::uint64_t order);

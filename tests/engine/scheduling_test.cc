@@ -336,7 +336,7 @@ TEST(Scheduling, AnAdapterThatChangedOnDiskIsNotMixedIn) {
   EXPECT_EQ(changed.finish, FinishReason::kError);
   EXPECT_THAT(changed.error, FailsWith(Code::kConflict, "adapter 'a' changed on disk"));
   fs::remove_all(dir / "a");
-  EXPECT_THAT(one(*engine, ask(prompt(6), "a")).error, FailsWith(Code::kNotFound, "adapter 'a'"));
+  EXPECT_THAT(one(*engine, ask(prompt(6), "a")).error, FailsWith(Code::kConflict, "adapter 'a'"));
   EXPECT_EQ(one(*engine, ask(prompt(6), "b")).finish, FinishReason::kLength) << "others go on";
   expect_all_returned(*engine);
   fs::remove_all(dir);

@@ -178,7 +178,11 @@ std::variant<Caller, Refusal> Access::identify(std::optional<std::string_view> a
 
 std::optional<Refusal> Access::refuse_admin(const Caller& caller) const {
   if (caller.is_admin()) return std::nullopt;
-  if (table()->has_admin() && caller.is_anonymous()) return unauthorized(false);
+  if (table()->has_admin() && caller.is_anonymous()) {
+    Refusal refusal = unauthorized(false);
+    refusal.message = "this needs the admin key, as Authorization: Bearer KEY";
+    return refusal;
+  }
   Refusal refusal;
   refusal.status = 403;
   refusal.type = "permission_error";

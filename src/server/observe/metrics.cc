@@ -189,8 +189,7 @@ void Metrics::http_request(std::string_view route, int status, double seconds) {
 
 void Metrics::adapter_loaded(double seconds) { impl_->load.Observe(seconds); }
 void Metrics::adapter_load_failed() { impl_->load_failures.Increment(); }
-void Metrics::connection_opened() { impl_->connections.Increment(); }
-void Metrics::connection_closed() { impl_->connections.Decrement(); }
+void Metrics::connections(std::int64_t open) { impl_->connections.Set(static_cast<double>(open)); }
 
 // One series, made anew for each scrape: the names are its labels, so keeping old ones would keep every mix there ever
 // was. Its value is the time, by which readers that see several take the latest.

@@ -51,8 +51,7 @@ class Metrics {
   void http_request(std::string_view route, int status, double seconds);
   void adapter_loaded(double seconds);
   void adapter_load_failed();
-  void connection_opened();
-  void connection_closed();
+  void connections(std::int64_t open);
 
   // The whole text. `adapters` as Engine::adapters gives them.
   std::string text(const EngineStats& stats, std::span<const AdapterInfo> adapters) const;

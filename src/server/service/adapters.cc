@@ -104,6 +104,9 @@ AdapterRoom::Change AdapterRoom::rescan() {
     if (known != from_root_.end() && known->second.unchanged().ok()) continue;
     const bool named =
         std::any_of(present.begin(), present.end(), [&](const auto& info) { return info.name == entry.name; });
+    const bool same = std::any_of(present.begin(), present.end(),
+                                  [&](const auto& info) { return info.name == entry.name && info.dir == entry.dir; });
+    if (same && known == from_root_.end()) continue;  // given at the start, too
     if (named && known == from_root_.end()) {
       change.failed.push_back(entry.name + ": an adapter of that name was given at the start; it stays");
       continue;

@@ -40,8 +40,8 @@ void answer(Context& context, Exchange& exchange, int status, const std::string&
   log_request(context, exchange, status);
 }
 
-void refuse(Context& context, Exchange& exchange, const ApiError& error, std::string_view reason,
-            std::int64_t retry_after_s) {
+void refuse(Context& context, Exchange& exchange, ApiError error, std::string_view reason, std::int64_t retry_after_s) {
+  if (exchange.caller.grant == nullptr || !exchange.caller.is_admin()) error.message = without_paths(error.message);
   HttpHeaders headers = reply_headers(exchange, "application/json");
   if (retry_after_s > 0) headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   context.metrics->rejected(reason);

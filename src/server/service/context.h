@@ -29,6 +29,7 @@ struct Context {
   std::unique_ptr<Limiter> limiter;
   std::optional<AdapterRoot> adapter_root;
   std::unique_ptr<EngineLoop> loop;
+  std::unique_ptr<HttpServer> http;
   std::atomic<bool> draining = false;
 
   const Engine& engine() const { return loop->engine(); }
@@ -50,7 +51,8 @@ double steady_seconds();
 // Answers, counts and logs.
 void answer(Context& context, Exchange& exchange, int status, const std::string& body,
             std::string_view content_type = "application/json", HttpHeaders further = {});
-void refuse(Context& context, Exchange& exchange, const ApiError& error, std::string_view reason,
+// Paths in the message are for the operator only; others read it without.
+void refuse(Context& context, Exchange& exchange, ApiError error, std::string_view reason,
             std::int64_t retry_after_s = 0);
 void refuse(Context& context, Exchange& exchange, const Refusal& refusal);
 HttpHeaders reply_headers(const Exchange& exchange, std::string_view content_type);

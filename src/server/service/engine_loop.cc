@@ -1,5 +1,7 @@
 #include "server/service/engine_loop.h"
 
+#include <chrono>
+#include <exception>
 #include <utility>
 
 namespace cadre::server {
@@ -108,15 +110,25 @@ void EngineLoop::run() {
       calls.swap(calls_);
       if (stopping_ && calls.empty()) return;
     }
-    for (const Call& call : calls) call(*engine_);
-    if (!failure().ok() || engine_->idle()) continue;
-    const Result<std::vector<Event>> events = engine_->step();
-    if (events.ok()) {
-      hand_out(*events);
-    } else {
-      fail(events.status());
+    // What the standard library throws, no memory for the most part, ends serving like a step that fails.
+    try {
+      turn(std::move(calls));
+    } catch (const std::exception& e) {
+      fail(Status(Code::kInternal, std::string("unexpected failure: ") + e.what()));
     }
   }
+}
+
+void EngineLoop::turn(std::vector<Call> calls) {
+  for (const Call& call : calls) call(*engine_);
+  if (!failure().ok() || engine_->idle()) return;
+  const Result<std::vector<Event>> events = engine_->step();
+  if (!events.ok()) return fail(events.status());
+  hand_out(*events);
+  if (!engine_->stalled()) return;
+  // Nothing can run before something else happens: a call, or the end of a request's time.
+  std::unique_lock lock(mutex_);
+  work_.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopping_ || !calls_.empty(); });
 }
 
 }  // namespace cadre::server

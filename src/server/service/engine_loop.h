@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -44,9 +45,16 @@ class EngineLoop {
   template <class F>
   auto call(F&& call) -> decltype(call(std::declval<Engine&>())) {
     using R = decltype(call(std::declval<Engine&>()));
-    auto result = std::make_shared<Waiting<R>>();
-    post([result, &call](Engine& engine) { result->set(call(engine)); });
-    return result->get();
+    auto result = std::make_shared<std::promise<R>>();
+    std::future<R> later = result->get_future();
+    post([result, &call](Engine& engine) {
+      try {
+        result->set_value(call(engine));
+      } catch (...) {
+        result->set_exception(std::current_exception());  // thrown where it is waited for
+      }
+    });
+    return later.get();
   }
   // Not ok once a step failed; then nothing is served any more.
   Status failure() const;
@@ -56,25 +64,6 @@ class EngineLoop {
   void stop();
 
  private:
-  template <class R>
-  class Waiting {
-   public:
-    void set(R value) {
-      const std::lock_guard lock(mutex_);
-      value_.emplace(std::move(value));
-      done_.notify_all();
-    }
-    R get() {
-      std::unique_lock lock(mutex_);
-      done_.wait(lock, [&] { return value_.has_value(); });
-      return std::move(*value_);
-    }
-
-   private:
-    std::mutex mutex_;
-    std::condition_variable done_;
-    std::optional<R> value_;
-  };
   struct Member {
     std::shared_ptr<EventSink> sink;
     std::size_t index = 0;
@@ -84,6 +73,7 @@ class EngineLoop {
 
   void post(Call call);
   void run();
+  void turn(std::vector<Call> calls);
   void take_in(std::vector<Request> group, const std::shared_ptr<EventSink>& sink);
   void drop(const std::vector<std::uint64_t>& ids);
   void hand_out(const std::vector<Event>& events);

@@ -1,14 +1,31 @@
 #include "server/service/generate.h"
 
+#include <algorithm>
 #include <ctime>
 #include <mutex>
 #include <utility>
 
+#include "base/result.h"
 #include "io/json.h"
+#include "server/access/names.h"
 #include "server/openai/reply.h"
 
 namespace cadre::server {
 namespace {
+
+// OpenAI's code for a prompt that is too long, which clients look for to cut a conversation.
+ApiError too_long(const Exchange& exchange, const std::string& message) {
+  return api_error(400, message, "context_length_exceeded", exchange.route == kChatRoute ? "messages" : "prompt");
+}
+
+ApiError submit_error(const Exchange& exchange, const Status& why) {
+  return why.code() == Code::kLimitExceeded ? too_long(exchange, why.message()) : api_error(why);
+}
+
+Event without_paths(Event event) {
+  event.error = Status(event.error.code(), server::without_paths(event.error.message()));
+  return event;
+}
 
 // One generating request from the moment its sequences are queued. The engine's thread feeds it; the network's thread
 // says when the client goes away.
@@ -49,24 +66,23 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
 
   void refused(const Status& why) override {
     ticket_.take_back();
-    const bool too_long = why.code() == Code::kLimitExceeded;
-    ApiError error = api_error(why);
-    // OpenAI's code, which clients look for to cut a conversation.
-    if (too_long) error = api_error(400, why.message(), "context_length_exceeded", "messages");
-    refuse(context_, exchange_, error, too_long ? "too_long" : "invalid");
+    refuse(context_, exchange_, submit_error(exchange_, why), "invalid");
     release();
   }
 
   bool event(std::size_t index, const Event& event) override {
     if (ended_) return false;
     count(index, event);
-    const std::string piece = reply_->feed(index, event);
+    const bool hide = event.finish == FinishReason::kError && !exchange_.caller.is_admin();
+    const std::string piece = reply_->feed(index, hide ? without_paths(event) : event);
     if (!piece.empty() && !exchange_.reply->write(piece)) {
       end(499);
       return false;
     }
     if (!reply_->done()) return true;
     const std::optional<ApiError>& error = reply_->error();
+    // Before the client knows that its place is free.
+    ticket_.release();
     if (reply_->stream()) {
       const std::string last = reply_->finish();
       if (!last.empty()) exchange_.reply->write(last);
@@ -158,6 +174,21 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
   bool gone_ = false;
 };
 
+// A text or a prompt that cannot fit is refused before anything is made of it, for each choice once more.
+Status check_text(const Context& context, std::string_view text) {
+  const std::size_t most = context.engine().max_prompt_bytes();
+  if (most == 0 || text.size() <= most) return {};
+  return error(Code::kLimitExceeded, "the prompt has ", text.size(), " bytes, which are more than the ",
+               context.engine().max_model_len(), " tokens that the context holds");
+}
+
+Status check_ids(const Context& context, const std::vector<std::int32_t>& ids) {
+  const std::int64_t length = static_cast<std::int64_t>(ids.size()), most = context.engine().max_model_len();
+  if (length < most) return {};
+  return error(Code::kLimitExceeded, "the prompt has ", length, " tokens, and the context holds ", most,
+               " with the answer; shorten the prompt");
+}
+
 // The parts of a request that both routes turn into the same.
 struct Plan {
   AdapterRef adapter;
@@ -199,7 +230,10 @@ std::vector<Request> make_group(const Context& context, const Exchange& exchange
       // Lengths in front, so that no pair of values reads as another pair.
       const std::string tenant = context.options.share_prefix_cache ? "" : exchange.caller.tenant();
       one.cache_salt = std::to_string(tenant.size()) + ":" + tenant + request.cache_salt;
-      one.timeout_s = context.options.request_timeout_s;
+      if (context.options.request_timeout_s > 0) {
+        // What is left of it; a moment, where it is over already.
+        one.timeout_s = std::max(1e-6, exchange.arrived + context.options.request_timeout_s - steady_seconds());
+      }
       group.push_back(std::move(one));
     }
   }
@@ -223,7 +257,7 @@ void generate(Context& context, Exchange exchange, const Asked& request, std::si
 
   if (const Status status = prepare(&plan); !status.ok()) {
     ticket.take_back();
-    return refuse(context, exchange, api_error(status), "invalid");
+    return refuse(context, exchange, submit_error(exchange, status), "invalid");
   }
   std::int64_t tokens = 0;
   for (const PromptTokens& prompt : plan.prompts) tokens += static_cast<std::int64_t>(prompt.ids.size());
@@ -255,8 +289,10 @@ void chat_completions(Context& context, Exchange exchange) {
   const auto prepare = [&](Plan* plan) -> Status {
     const Result<std::string> text = context.engine().chat_text(request.chat, plan->adapter);
     if (!text.ok()) return text.status();
+    CADRE_TRY(check_text(context, *text));
     Result<std::vector<std::int32_t>> ids = context.engine().encode(*text, request.add_special_tokens.value_or(false));
     if (!ids.ok()) return ids.status();
+    CADRE_TRY(check_ids(context, *ids));
     plan->prompts.push_back({.ids = *std::move(ids)});
     return {};
   };
@@ -284,12 +320,14 @@ void completions(Context& context, Exchange exchange) {
         }
       } else {
         const std::string& text = std::get<std::string>(prompt);
+        CADRE_TRY(check_text(context, text));
         Result<std::vector<std::int32_t>> encoded =
             context.engine().encode(text, request.add_special_tokens.value_or(true));
         if (!encoded.ok()) return encoded.status();
         tokens.ids = *std::move(encoded);
         tokens.text = text;
       }
+      CADRE_TRY(check_ids(context, tokens.ids));
       plan->prompts.push_back(std::move(tokens));
     }
     return {};

@@ -5,6 +5,8 @@
 
 namespace cadre::server {
 
+inline constexpr std::string_view kChatRoute = "/v1/chat/completions";
+
 // On a worker's thread. The answer comes from the engine's thread as it is made.
 void chat_completions(Context& context, Exchange exchange);
 void completions(Context& context, Exchange exchange);

@@ -118,6 +118,7 @@ void metrics(Context& context, Exchange exchange) {
                   "forbidden");
   }
   const EngineStats stats = context.loop->call([](Engine& engine) { return engine.stats(); });
+  context.metrics->connections(context.http->stats().connections);
   answer(context, exchange, 200, context.metrics->text(stats, context.engine().adapters()), Metrics::kContentType);
 }
 

@@ -20,8 +20,9 @@ class Server;
 // Where the work of a route is done.
 enum class Place : std::uint8_t {
   kHere,     // on the network's thread: nothing to compute
-  kWorkers,  // parses, tokenises, or waits for the engine
-  kAdmin     // reads adapters: one after the other, and never in the way of requests
+  kWorkers,  // parses, tokenises, and hands over to the engine
+  kAside,    // may take long and must not hold up those: tokenizer routes, and what waits for the engine
+  kAdmin     // reads adapters: one after the other
 };
 
 struct Route {
@@ -32,7 +33,8 @@ struct Route {
 };
 
 constexpr int kWorkers = 2;
-constexpr std::size_t kMaxWork = 4096, kMaxAdminWork = 64;
+// Bytes of bodies that wait for a thread.
+constexpr std::size_t kMaxWaiting = std::size_t{256} << 20, kMaxAside = std::size_t{64} << 20, kMaxAdmin = 1 << 20;
 
 std::vector<std::string> route_names();
 
@@ -42,7 +44,7 @@ class Server final : public Service {
                                               std::string version);
   ~Server() override { stop(0); }
 
-  std::string address() const override { return http_->address(); }
+  std::string address() const override { return context.http->address(); }
   void reload() override;
   void drain() override;
   bool stop(double wait_s) override;
@@ -58,8 +60,7 @@ class Server final : public Service {
   void handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
   void dispatch(const Route& route, Exchange exchange);
 
-  std::unique_ptr<WorkQueue> workers_, admin_;
-  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<WorkQueue> workers_, aside_, admin_;
   bool stopped_ = false;
 };
 
@@ -83,20 +84,20 @@ const Route kRoutes[] = {
     {"GET", "/ready", Place::kHere, true, ready},
     {"GET", "/version", Place::kHere, true,
      [](Server& s, Exchange e) { answer(s.context, e, 200, version_body(s.context.version)); }},
-    {"GET", "/metrics", Place::kWorkers, true, [](Server& s, Exchange e) { metrics(s.context, std::move(e)); }},
-    {"GET", "/explain", Place::kWorkers, true, [](Server& s, Exchange e) { explain(s.context, std::move(e)); }},
+    {"GET", "/metrics", Place::kAside, true, [](Server& s, Exchange e) { metrics(s.context, std::move(e)); }},
+    {"GET", "/explain", Place::kAside, true, [](Server& s, Exchange e) { explain(s.context, std::move(e)); }},
     {"GET", "/v1/models", Place::kHere, true, [](Server& s, Exchange e) { list_models(s.context, std::move(e)); }},
     {"GET", kModel, Place::kHere, true,
      [](Server& s, Exchange e) {
        const std::string name = e.request.path.substr(kModel.size());
        show_model(s.context, std::move(e), name);
      }},
-    {"POST", "/v1/chat/completions", Place::kWorkers, true,
+    {"POST", kChatRoute, Place::kWorkers, true,
      [](Server& s, Exchange e) { chat_completions(s.context, std::move(e)); }},
     {"POST", "/v1/completions", Place::kWorkers, true,
      [](Server& s, Exchange e) { completions(s.context, std::move(e)); }},
-    {"POST", "/tokenize", Place::kWorkers, true, [](Server& s, Exchange e) { tokenize(s.context, std::move(e)); }},
-    {"POST", "/detokenize", Place::kWorkers, true, [](Server& s, Exchange e) { detokenize(s.context, std::move(e)); }},
+    {"POST", "/tokenize", Place::kAside, true, [](Server& s, Exchange e) { tokenize(s.context, std::move(e)); }},
+    {"POST", "/detokenize", Place::kAside, true, [](Server& s, Exchange e) { detokenize(s.context, std::move(e)); }},
     {"POST", "/v1/load_lora_adapter", Place::kAdmin, true,
      [](Server& s, Exchange e) { load_adapter(s.context, s.room, std::move(e)); }},
     {"POST", "/v1/unload_lora_adapter", Place::kAdmin, true,
@@ -119,8 +120,11 @@ void Server::dispatch(const Route& route, Exchange exchange) {
   if (route.place == Place::kHere) return route.run(*this, std::move(exchange));
   // Shared, because a std::function is copied.
   auto shared = std::make_shared<Exchange>(std::move(exchange));
-  WorkQueue& queue = route.place == Place::kAdmin ? *admin_ : *workers_;
-  if (queue.post([this, &route, shared] { route.run(*this, std::move(*shared)); })) return;
+  WorkQueue& queue = route.place == Place::kAdmin ? *admin_ : route.place == Place::kAside ? *aside_ : *workers_;
+  const std::size_t bytes = shared->request.body.size() + 1024;
+  if (queue.post(shared->caller.tenant(), bytes, [this, &route, shared] { route.run(*this, std::move(*shared)); })) {
+    return;
+  }
   refuse(context, *shared, api_error(503, "the server has too much to do; try again later"), "overloaded", 1);
 }
 
@@ -183,7 +187,7 @@ Result<std::unique_ptr<Server>> Server::make(ServeOptions options, std::unique_p
   LimiterOptions limiter;
   limiter.max_running = c.options.max_num_seqs;
   limiter.max_queued = c.options.max_queued_requests;
-  if (c.access->table()->tenants().size() > 1) limiter.reserved = c.options.max_queued_requests / 10;
+  if (!c.options.keys_file.empty()) limiter.reserved = c.options.max_queued_requests / 10;  // several tenants
   c.limiter = std::make_unique<Limiter>(limiter);
   MetricsOptions metrics;
   metrics.model_name = c.base_name();
@@ -197,21 +201,25 @@ Result<std::unique_ptr<Server>> Server::make(ServeOptions options, std::unique_p
   }
   c.loop = std::make_unique<EngineLoop>(std::move(engine));
   if (c.adapter_root) server->room.rescan();
-  server->workers_ = std::make_unique<WorkQueue>(kWorkers, kMaxWork);
-  server->admin_ = std::make_unique<WorkQueue>(1, kMaxAdminWork);
+  const auto failed = [log = c.log.get()](std::string_view what) {
+    log->write(LogLevel::kError, "request dropped", {{"why", what}});
+  };
+  server->workers_ = std::make_unique<WorkQueue>(kWorkers, kMaxWaiting, failed);
+  server->aside_ = std::make_unique<WorkQueue>(1, kMaxAside, failed);
+  server->admin_ = std::make_unique<WorkQueue>(1, kMaxAdmin, failed);
   const auto handler = [self = server.get()](HttpRequest request, std::shared_ptr<HttpReply> reply) {
     self->handle(std::move(request), reply);
   };
   const auto error_body = [](int status, std::string_view message) {
     return std::pair(api_error(status, std::string(message)).body(), std::string("application/json"));
   };
-  CADRE_ASSIGN(server->http_, HttpServer::listen(c.options.host, c.options.port, c.options.http, handler, error_body));
-  server->http_->start();
+  CADRE_ASSIGN(c.http, HttpServer::listen(c.options.host, c.options.port, c.options.http, handler, error_body));
+  c.http->start();
   return server;
 }
 
 void Server::reload() {
-  admin_->post([this] {
+  admin_->post("", 0, [this] {
     if (const Status status = context.access->reload(); !status.ok()) {
       context.log->write(LogLevel::kError, "keys stay as they were", {{"why", status.message()}});
     } else {
@@ -224,7 +232,7 @@ void Server::reload() {
 
 void Server::drain() {
   context.draining = true;
-  http_->drain();
+  context.http->drain();
 }
 
 bool Server::stop(double wait_s) {
@@ -232,8 +240,9 @@ bool Server::stop(double wait_s) {
   stopped_ = true;
   context.draining = true;
   // Replies come from the workers and the engine, so those go last.
-  const bool complete = http_ == nullptr || http_->stop(wait_s);
+  const bool complete = context.http == nullptr || context.http->stop(wait_s);
   if (workers_ != nullptr) workers_->stop();
+  if (aside_ != nullptr) aside_->stop();
   if (admin_ != nullptr) admin_->stop();
   if (context.loop != nullptr) context.loop->stop();
   return complete;
@@ -245,6 +254,20 @@ Result<std::unique_ptr<Service>> Service::start(ServeOptions options, std::uniqu
                                                 std::string version) {
   CADRE_ASSIGN(std::unique_ptr<Server> server, Server::make(std::move(options), std::move(engine), std::move(version)));
   return std::unique_ptr<Service>(std::move(server));
+}
+
+Status Service::check(const ServeOptions& options) {
+  AccessOptions access;
+  access.api_keys = options.api_keys;
+  access.admin_key = options.admin_key;
+  access.keys_file = options.keys_file;
+  CADRE_TRY(Access::open(std::move(access)).status());
+  if (!options.adapter_dir.empty())
+    CADRE_TRY(AdapterRoot::open(options.adapter_dir).with_context("--adapter-dir").status());
+  return HttpServer::listen(
+             options.host, options.port, options.http, [](HttpRequest, std::shared_ptr<HttpReply>) {},
+             [](int, std::string_view) { return std::pair<std::string, std::string>(); })
+      .status();
 }
 
 }  // namespace cadre::server

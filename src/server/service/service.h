@@ -15,6 +15,8 @@ class Service {
   // Checks keys and folders, reads the adapters of --adapter-dir and begins to listen. `version` is the program's.
   static Result<std::unique_ptr<Service>> start(ServeOptions options, std::unique_ptr<Engine> engine,
                                                 std::string version);
+  // What can be checked before a model is loaded, which may take minutes: keys, folders, and that the address is free.
+  static Status check(const ServeOptions& options);
   virtual ~Service() = default;  // stops at once
 
   virtual std::string address() const = 0;  // "127.0.0.1:8000"

@@ -295,6 +295,16 @@ std::string Tokenizer::token_bytes(std::int32_t id) const {
   return out;
 }
 
+std::size_t Tokenizer::longest_token() const {
+  std::size_t longest = 0;
+  for (const Vocab* vocab : {&impl_->added, &impl_->bpe.vocab()}) {
+    for (std::int32_t id = 0; static_cast<std::size_t>(id) < vocab->id_end(); ++id) {
+      if (vocab->has(id)) longest = std::max(longest, vocab->text(id).size());
+    }
+  }
+  return longest;
+}
+
 bool Tokenizer::is_special(std::int32_t id) const {
   return id >= 0 && static_cast<std::size_t>(id) < impl_->special.size() &&
          impl_->special[static_cast<std::size_t>(id)];

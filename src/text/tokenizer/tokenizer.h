@@ -37,6 +37,7 @@ class Tokenizer {
   // The bytes that the token stands for inside a text, which need not be whole characters: " th", half of an emoji.
   // Empty for an id that no token has.
   std::string token_bytes(std::int32_t id) const;
+  std::size_t longest_token() const;  // bytes, as spelled; looks at the whole vocabulary
   bool is_special(std::int32_t id) const;
   // One more than the largest id.
   std::size_t vocab_size() const;

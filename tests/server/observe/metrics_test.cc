@@ -194,9 +194,7 @@ TEST(Metrics, Recorded) {
   metrics.http_request("/x", 99'999, 0.1);
   metrics.adapter_loaded(0.2);
   metrics.adapter_load_failed();
-  metrics.connection_opened();
-  metrics.connection_opened();
-  metrics.connection_closed();
+  metrics.connections(1);
   const Scrape scrape(metrics.text({}, {}));
   const auto bucket = [&](const std::string& name, const std::string& le) {
     return scrape[name + "_bucket{le=\"" + le + "\",model_name=\"m\"}"];
@@ -283,9 +281,8 @@ TEST(Metrics, FromManyThreads) {
         metrics.finished({.reason = FinishReason::kStop, .adapter = "a" + std::to_string(i % 150)});
         metrics.http_request("/health", 200 + t, 0.1);
         metrics.rejected("queue_full");
-        metrics.connection_opened();
+        metrics.connections(0);
         if (i % 100 == 0) const Scrape scrape(metrics.text({}, {}));
-        metrics.connection_closed();
       }
     });
   }

@@ -50,11 +50,14 @@ Status check_folder(const fs::path& folder) {
   return error(Code::kNotFound, (folder / kWeightsFile).string(), " is not there");
 }
 
+Status no_matrix(const TensorInfo& tensor) {
+  return error(Code::kInvalidFile, *tensor.file, ": tensor '", tensor.name, "' is ", describe(tensor),
+               ", want a matrix");
+}
+
 Result<View> view_of(const TensorInfo& tensor, AdapterFiles* files) {
-  if (tensor.shape.empty() || tensor.shape.size() > View::kMaxRank || tensor.elements() == 0) {
-    return error(Code::kInvalidFile, *tensor.file, ": tensor '", tensor.name, "' is ", describe(tensor),
-                 ", want a matrix");
-  }
+  if (tensor.elements() == 0) return View{};  // a placeholder in one format, refused in the others
+  if (tensor.shape.empty() || tensor.shape.size() > View::kMaxRank) return no_matrix(tensor);
   View view;
   view.dtype = tensor.dtype;
   view.rank = static_cast<int>(tensor.shape.size());
@@ -210,9 +213,13 @@ void add_notes(AdapterBuilder& builder, const std::vector<FileTensor>& tensors) 
     if (tensor.part == TensorPart::kLoraB || tensor.part == TensorPart::kEmbeddingB) continue;
     modules.emplace_back(tensor.module);
     if (tensor.ref.dense >= 0) parameters.push_back(modules.back() + ".weight");
-    if (tensor.ref.experts < 0 || (!tensor.ref.rest.empty() && tensor.ref.rest != "base_layer")) continue;
-    stacked = true;
+    if (tensor.ref.experts < 0) continue;
     const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(tensor.ref.experts)];
+    if (!tensor.ref.rest.empty() && tensor.ref.rest != "base_layer") {
+      parameters.push_back(target.module + "." + tensor.ref.rest);  // packed experts name the parameter
+      continue;
+    }
+    stacked = true;
     parameters.push_back(target.module + "." + target.stacked_up_name);
     parameters.push_back(target.module + "." + target.stacked_down_name);
   }
@@ -261,6 +268,7 @@ Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::s
   for (const FileTensor& tensor : tensors) {
     const auto format =
         std::find_if(formats.begin(), formats.end(), [&](const AdapterFormat& f) { return f.claims(tensor, targets); });
+    if (tensor.empty() && (format == formats.end() || !format->takes_empty)) return no_matrix(*tensor.info);
     (format == formats.end() ? unclaimed : claimed[static_cast<std::size_t>(format - formats.begin())])
         .push_back(&tensor);
   }
@@ -272,6 +280,9 @@ Result<std::shared_ptr<const Adapter>> read(const fs::path& folder, const std::s
   }
   for (std::size_t i = 0; i < formats.size(); ++i) {
     if (!claimed[i].empty()) CADRE_TRY(formats[i].read(builder, claimed[i]));
+  }
+  if (adapter->dense.empty() && adapter->experts.empty()) {
+    return error(Code::kInvalidFile, file.path(), " holds placeholders without elements only: the adapter is empty");
   }
   CADRE_TRY(check_saved(config, targets, tensors, file.path()));
   CADRE_TRY(check_tying(config, targets, *adapter));

@@ -28,11 +28,13 @@ struct DenseLora {
 };
 
 // For the routed experts of one layer: a vector is empty (projection untouched) or holds one entry for each expert of
-// the whole layer. Gate and up of one expert share an A where their `a.data` is the same. Rows of gate and up are in
-// canonical order, never interleaved.
+// the whole layer. Gate and up of one expert share an A where their `a.data` is the same, and experts share an A or a B
+// where theirs is. Rows of gate and up are in canonical order, never interleaved.
 struct LayerLora {
   std::vector<LowRank> gate, up, down;
   int max_rank() const;
+  // Whether an A or a B serves several experts.
+  bool shared_outer() const;
   bool empty() const { return gate.empty() && up.empty() && down.empty(); }
 };
 
@@ -92,12 +94,13 @@ struct AdapterBinding {
   int min_rank = 0, max_rank = 0;
   float min_scale = 0, max_scale = 0;
   std::string dtype;
-  std::int64_t packed_bytes = 0;  // of dense copies in the file's dtype; an A that gate and up share counts once
+  std::int64_t packed_bytes = 0;  // of dense copies in the file's dtype; what terms share counts once
 };
 
 struct AdapterReport {
-  std::string format;  // "peft linear", "peft stacked (peft orientation)", "peft stacked (swapped orientation)", "per
-                       // expert", joined by " + "
+  // "peft linear", "peft stacked (peft orientation)", "peft stacked (swapped orientation)", "per expert", "packed
+  // experts", "tinker experts (shared outer)", ..., joined by " + "
+  std::string format;
   std::vector<AdapterBinding> bindings;
   std::vector<std::string> notes;  // e.g. target_modules that match nothing, all-zero B, scale 0
   std::int64_t bytes = 0;          // of A, B and replacements, as stored

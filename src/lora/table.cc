@@ -88,4 +88,16 @@ int LayerLora::max_rank() const {
   return rank;
 }
 
+bool LayerLora::shared_outer() const {
+  for (const auto* terms : {&gate, &up, &down}) {
+    const LowRank* first = nullptr;
+    for (const LowRank& term : *terms) {
+      if (term.rank() == 0) continue;
+      if (first != nullptr && (first->a.data == term.a.data || first->b.data == term.b.data)) return true;
+      if (first == nullptr) first = &term;
+    }
+  }
+  return false;
+}
+
 }  // namespace cadre

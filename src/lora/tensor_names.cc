@@ -76,7 +76,10 @@ TensorName parse_tensor_name(std::string_view name) {
     for (const Marker& known : kMarkers) {
       if (marker != known.name || module.empty()) continue;
       const bool plain = known.part == TensorPart::kEmbeddingA || known.part == TensorPart::kEmbeddingB;
-      if (known.part != TensorPart::kMagnitude && weight == plain) continue;  // `.weight` is there, or must not be
+      const bool pair = known.part == TensorPart::kLoraA || known.part == TensorPart::kLoraB;
+      const bool bare = pair && !weight && path.size() == rest.size();  // "<module>.lora_A": packed experts say so
+      // `.weight` is there, or must not be.
+      if (known.part != TensorPart::kMagnitude && weight == plain && !bare) continue;
       return {module, known.part};
     }
   }

@@ -1,7 +1,7 @@
 // The names of tensors in adapter files, taken apart, and the modules of the model that they mean.
 //
 //   base_model.model.model.layers.0.mlp.experts.3.up_proj.lora_A.default.weight
-//   ^ optional       ^ module                           ^ part  ^ optional
+//   ^ optional       ^ module                           ^ part  ^ optional; of lora_A and lora_B `.weight` alone too
 #pragma once
 
 #include <optional>

@@ -141,6 +141,16 @@ Status wrong_rank(const FileTensor& tensor, std::int64_t got, const AdapterConfi
                config.source(), " gives it rank ", want.rank, "; correct r or rank_pattern there");
 }
 
+View half_of_rows(const View& both, bool up, const ExpertsTarget& target) {
+  const std::int64_t half = target.intermediate;
+  if (!target.interleaved) return both.slice(0, up ? half : 0, up ? 2 * half : half);
+  View rows = both;
+  if (up) rows.data = static_cast<std::byte*>(both.data) + both.step(0) * dtype_bits(both.dtype) / 8;
+  rows.shape[0] = half;
+  rows.stride[0] = 2 * both.step(0);
+  return rows;
+}
+
 Result<LowRank> plain_term(const AdapterBuilder& builder, const TensorPair& pair, std::int64_t in, std::int64_t out,
                            std::string_view model_name) {
   const AdapterConfig& config = builder.config();

@@ -21,6 +21,8 @@ struct FileTensor {
   TensorPart part = TensorPart::kOther;
   ModuleRef ref;      // to nothing if the model has no such module
   bool zero = false;  // every element is 0
+
+  bool empty() const { return !view.defined(); }  // no elements
 };
 
 enum class ExpertProjection : std::uint8_t { kGate, kUp, kDown };
@@ -65,13 +67,14 @@ struct AdapterFormat {
   std::string_view name;
   bool (*claims)(const FileTensor& tensor, const AdapterTargets& targets);
   Status (*read)(AdapterBuilder& builder, std::span<const FileTensor* const> tensors);
+  bool takes_empty = false;  // a tensor without elements means something; everywhere else it is refused
 };
 // In order: the first that claims a tensor gets it.
 std::span<const AdapterFormat> adapter_formats();
 
 // One in each format's file.
 extern const AdapterFormat kPeftLinearFormat, kPeftEmbeddingFormat, kReplacementFormat, kPerExpertFormat,
-    kPeftStackedFormat;
+    kPeftStackedFormat, kPackedExpertsFormat, kTinkerExpertsFormat;
 
 struct TensorPair {
   const FileTensor* a = nullptr;
@@ -85,6 +88,9 @@ Status wrong_shape(const FileTensor& tensor, std::int64_t rows, std::int64_t col
 Status wrong_rank(const FileTensor& tensor, std::int64_t got, const AdapterConfig::Term& want,
                   const AdapterConfig& config);
 std::string quoted(const FileTensor& tensor);  // "tensor 'x' of /a/adapter_model.safetensors"
+
+// The rows of gate or of up among those of the stacked parameter.
+View half_of_rows(const View& both, bool up, const ExpertsTarget& target);
 
 // A pair of one matrix: A [r, in] and B [out, r], r as the config says for the module.
 Result<LowRank> plain_term(const AdapterBuilder& builder, const TensorPair& pair, std::int64_t in, std::int64_t out,

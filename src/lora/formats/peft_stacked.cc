@@ -4,6 +4,9 @@
 //   <experts>.lora_{A,B}.weight             down; or the only parameter that is targeted
 //   lora_A  [E*r, in]    expert slowest: row e*r + k
 //   lora_B  [out, r*E]   expert fastest: column k*E + e  (b_order=expert_major: column e*r + k)
+// or, as Megatron-Bridge stacks them for other servers, the same numbers with dimensions of their own:
+//   lora_A  [E, r, in], or [1, r, in] where all experts share it
+//   lora_B  [out, r, E], or [out, r, 1]  (b_order=expert_major: [out, E, r])
 // For gate and up together, out is 2I: first the gate's rows, then up's, or alternating; both share A.
 //
 // PEFT up to 0.18 took the parameter's dimensions the other way around: A sized by out, B by in, and the delta
@@ -23,7 +26,10 @@ struct Wrapper {
   int experts = 0;
   bool down = false;  // or gate and up
   TensorPair pair;
-  std::int64_t in = 0, out = 0;  // of the parameter, for one expert
+  std::int64_t in = 0, out = 0;               // of the parameter, for one expert
+  View a, b;                                  // [a_experts * r, .] and [., r * b_experts]
+  std::int64_t a_experts = 0, b_experts = 0;  // 1 where all experts share it
+  bool own_dimensions = false;                // in the file
   bool fits_peft = false, fits_swapped = false;
 };
 
@@ -43,14 +49,27 @@ std::string parameter_name(std::string_view module, const ExpertsTarget& target,
   return std::string(module) + "." + (down ? target.stacked_down_name : target.stacked_up_name);
 }
 
-Wrapper make_wrapper(const ExpertsTarget& target, int experts, const TensorPair& pair, bool down) {
-  Wrapper w{experts, down, pair};
+Wrapper make_wrapper(const AdapterBuilder& builder, int experts, const TensorPair& pair, bool down) {
+  const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(experts)];
+  Wrapper w;
+  w.experts = experts;
+  w.down = down;
+  w.pair = pair;
   w.in = down ? target.intermediate : target.width;
   w.out = down ? target.width : target.intermediate * (target.gated ? 2 : 1);
-  const View &a = pair.a->view, &b = pair.b->view;
-  if (a.rank != 2 || b.rank != 2) return w;
-  w.fits_peft = a.dim(1) == w.in && b.dim(0) == w.out;
-  w.fits_swapped = !target.transposed && a.dim(1) == w.out && b.dim(0) == w.in;
+  w.a = pair.a->view;
+  w.b = pair.b->view;
+  w.a_experts = w.b_experts = target.experts;
+  if (w.a.rank == 3 && w.b.rank == 3) {
+    w.own_dimensions = true;
+    w.a_experts = w.a.dim(0);
+    w.b_experts = w.b.dim(builder.options().b_order == BOrder::kExpertMajor ? 1 : 2);
+    w.a = w.a.reshaped({w.a.dim(0) * w.a.dim(1), w.a.dim(2)});
+    w.b = w.b.reshaped({w.b.dim(0), w.b.dim(1) * w.b.dim(2)});
+  }
+  if (w.a.rank != 2 || w.b.rank != 2) return w;
+  w.fits_peft = w.a.dim(1) == w.in && w.b.dim(0) == w.out;
+  w.fits_swapped = !target.transposed && w.a.dim(1) == w.out && w.b.dim(0) == w.in;
   return w;
 }
 
@@ -66,8 +85,8 @@ Result<Wrapper> single_wrapper(const AdapterBuilder& builder, int experts, const
            builder.config().targets_parameter(parameter_name(target.module, target, down));
   };
   const bool up_listed = listed(false), down_listed = listed(true);
-  if (up_listed != down_listed) return make_wrapper(target, experts, pair, down_listed);
-  const Wrapper up = make_wrapper(target, experts, pair, false), down = make_wrapper(target, experts, pair, true);
+  if (up_listed != down_listed) return make_wrapper(builder, experts, pair, down_listed);
+  const Wrapper up = make_wrapper(builder, experts, pair, false), down = make_wrapper(builder, experts, pair, true);
   const Orientation orientation = builder.options().orientation;
   if (admissible(up, orientation) && admissible(down, orientation)) {
     return error(Code::kInvalidFile, quoted(*pair.a), " may belong to '", target.stacked_up_name, "' or to '",
@@ -89,7 +108,6 @@ Result<std::vector<Wrapper>> find_wrappers(AdapterBuilder& builder, std::span<co
   }
   std::vector<Wrapper> wrappers;
   for (const auto& [experts, nest] : nests) {
-    const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(experts)];
     if (nest.outer.a == nullptr) {
       return error(Code::kInvalidFile, quoted(*nest.inner.a), " is of an inner wrapper, and the outer one's '",
                    file_module(nest.inner), ".lora_A.weight' is missing: the file is not complete");
@@ -98,8 +116,8 @@ Result<std::vector<Wrapper>> find_wrappers(AdapterBuilder& builder, std::span<co
       CADRE_ASSIGN(const Wrapper single, single_wrapper(builder, experts, nest.outer));
       wrappers.push_back(single);
     } else {
-      wrappers.push_back(make_wrapper(target, experts, nest.inner, false));
-      wrappers.push_back(make_wrapper(target, experts, nest.outer, true));
+      wrappers.push_back(make_wrapper(builder, experts, nest.inner, false));
+      wrappers.push_back(make_wrapper(builder, experts, nest.outer, true));
     }
   }
   return wrappers;
@@ -110,10 +128,11 @@ Status check_fits(const AdapterBuilder& builder, const Wrapper& w) {
   const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(w.experts)];
   const std::string name = parameter_name(target.module, target, w.down);
   if (w.pair.a->view.rank > 2 || w.pair.b->view.rank > 2) {
-    return error(Code::kUnsupported, quoted(*w.pair.a), " is ", describe(*w.pair.a->info), " and its lora_B ",
-                 describe(*w.pair.b->info), ", with a dimension of its own for the experts; for '", name,
-                 "' want two dimensions, lora_A [experts * r, ", w.in, "] and lora_B [", w.out,
-                 ", r * experts], as PEFT saves them");
+    return error(Code::kInvalidFile, quoted(*w.pair.a), " is ", describe(*w.pair.a->info), " and its lora_B ",
+                 describe(*w.pair.b->info), "; for '", name,
+                 "' with a dimension of its own for the experts want lora_A [", target.experts, ", r, ", w.in,
+                 "] and lora_B [", w.out, ", r, ", target.experts,
+                 "], or two dimensions as PEFT saves them: adapter of another model?");
   }
   std::string swapped;
   if (!target.transposed) {
@@ -171,14 +190,40 @@ View matrix(const View& base, std::int64_t offset, std::int64_t rows, std::int64
   return v;
 }
 
+// That the file's own dimensions for experts and rank are those of the model and the config.
+Status check_dimensions(const AdapterBuilder& builder, const Wrapper& w, const AdapterConfig::Term& term) {
+  const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(w.experts)];
+  const bool expert_major = builder.options().b_order == BOrder::kExpertMajor;
+  const auto wrong_count = [&](std::int64_t count) { return count != 1 && count != target.experts; };
+  if (wrong_count(w.a_experts)) {
+    return error(Code::kInvalidFile, quoted(*w.pair.a), " is ", describe(*w.pair.a->info), ", which is of ",
+                 w.a_experts, " experts, and '", target.module, "' has ", target.experts,
+                 ": adapter of another model?");
+  }
+  if (w.pair.a->view.dim(1) != term.rank) {
+    return wrong_rank(*w.pair.a, w.pair.a->view.dim(1), term, builder.config());
+  }
+  const std::int64_t rank = w.pair.b->view.dim(expert_major ? 2 : 1);
+  if (wrong_count(w.b_experts) || rank != term.rank) {
+    return error(Code::kInvalidFile, quoted(*w.pair.b), " is ", describe(*w.pair.b->info), ", want [", w.b.dim(0),
+                 expert_major ? ", experts, r]" : ", r, experts]", " with ", target.experts, " or 1 experts and rank ",
+                 term.rank, " of ", builder.config().source(),
+                 "; the option b_order=", expert_major ? "peft" : "expert_major",
+                 " is for the other order of these two");
+  }
+  return {};
+}
+
 Status bind(AdapterBuilder& builder, const Wrapper& w, Orientation orientation) {
   const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(w.experts)];
   CADRE_ASSIGN(const AdapterConfig::Term term,
                builder.config().term(parameter_name(file_module(w.pair), target, w.down),
                                      parameter_name(target.module, target, w.down)));
-  const View &a = w.pair.a->view, &b = w.pair.b->view;
-  const std::int64_t experts = target.experts, rank = term.rank, flat = experts * rank;
-  if (a.dim(0) != flat || b.dim(1) != flat) {
+  const View &a = w.a, &b = w.b;
+  const std::int64_t experts = target.experts, rank = term.rank, flat = w.b_experts * rank;
+  if (w.own_dimensions) {
+    CADRE_TRY(check_dimensions(builder, w, term));
+  } else if (a.dim(0) != flat || b.dim(1) != flat) {
     const bool a_wrong = a.dim(0) != flat;
     const std::int64_t got = a_wrong ? a.dim(0) : b.dim(1);
     const FileTensor& tensor = a_wrong ? *w.pair.a : *w.pair.b;
@@ -188,9 +233,10 @@ Status bind(AdapterBuilder& builder, const Wrapper& w, Orientation orientation) 
   }
   const bool expert_major = builder.options().b_order == BOrder::kExpertMajor;
   for (std::int64_t e = 0; e < experts; ++e) {
-    const View a_e = matrix(a, e * rank * a.dim(1), rank, a.dim(1), a.dim(1), 1);
-    const View b_e =
-        expert_major ? matrix(b, e * rank, b.dim(0), rank, flat, 1) : matrix(b, e, b.dim(0), rank, flat, experts);
+    const std::int64_t of_a = w.a_experts == 1 ? 0 : e, of_b = w.b_experts == 1 ? 0 : e;
+    const View a_e = matrix(a, of_a * rank * a.dim(1), rank, a.dim(1), a.dim(1), 1);
+    const View b_e = expert_major ? matrix(b, of_b * rank, b.dim(0), rank, flat, 1)
+                                  : matrix(b, of_b, b.dim(0), rank, flat, w.b_experts);
     const bool swapped = orientation == Orientation::kSwapped;
     LowRank delta{swapped ? b_e.transposed() : a_e, swapped ? a_e.transposed() : b_e, term.scale};
     const int expert = static_cast<int>(e);
@@ -200,14 +246,8 @@ Status bind(AdapterBuilder& builder, const Wrapper& w, Orientation orientation) 
       continue;
     }
     const View both = delta.b;
-    const std::int64_t half = target.intermediate;
     for (const auto projection : {ExpertProjection::kGate, ExpertProjection::kUp}) {
-      const bool up = projection == ExpertProjection::kUp;
-      if (target.interleaved) {
-        delta.b = matrix(both, up ? both.step(0) : 0, half, rank, 2 * both.step(0), both.step(1));
-      } else {
-        delta.b = both.slice(0, up ? half : 0, up ? 2 * half : half);
-      }
+      delta.b = half_of_rows(both, projection == ExpertProjection::kUp, target);
       CADRE_TRY(builder.set_expert(w.experts, projection, expert, delta, *w.pair.a));
     }
   }
@@ -220,8 +260,16 @@ Status read(AdapterBuilder& builder, std::span<const FileTensor* const> tensors)
   CADRE_ASSIGN(const Orientation orientation, decide(builder, wrappers));
   std::string name(kPeftStackedFormat.name);
   name += orientation == Orientation::kPeft ? " (peft orientation" : " (swapped orientation";
-  name += builder.options().b_order == BOrder::kExpertMajor ? ", expert-major B)" : ")";
-  builder.add_format(name);
+  if (builder.options().b_order == BOrder::kExpertMajor) name += ", expert-major B";
+  bool own_dimensions = false, shared = false;
+  for (const Wrapper& w : wrappers) {
+    const ExpertsTarget& target = builder.targets().experts[static_cast<std::size_t>(w.experts)];
+    own_dimensions |= w.own_dimensions;
+    shared |= target.experts > 1 && (w.a_experts == 1 || w.b_experts == 1);
+  }
+  if (own_dimensions) name += ", 3-D";
+  if (shared) name += ", shared outer";
+  builder.add_format(name + ")");
   for (const Wrapper& w : wrappers) CADRE_TRY(bind(builder, w, orientation));
   return {};
 }

@@ -5,8 +5,8 @@
 namespace cadre {
 
 std::span<const AdapterFormat> adapter_formats() {
-  static const std::array kFormats = {kPeftLinearFormat, kPeftEmbeddingFormat, kReplacementFormat, kPerExpertFormat,
-                                      kPeftStackedFormat};
+  static const std::array kFormats = {kPeftLinearFormat,  kPeftEmbeddingFormat, kReplacementFormat,  kPerExpertFormat,
+                                      kPeftStackedFormat, kPackedExpertsFormat, kTinkerExpertsFormat};
   return kFormats;
 }
 

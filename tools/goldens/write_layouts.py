@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Rewrites one adapter on stacked experts into every layout in which such adapters are published.
-    write_layouts.py CANONICAL OUT [--style qwen|mixtral|nemotron] [--experts E] [--only LAYOUT ...]
+    write_layouts.py CANONICAL OUT [--style qwen|mixtral|nemotron|gpt_oss] [--experts E] [--only LAYOUT ...]
 CANONICAL is a folder as PEFT 0.19 and newer save it for target_parameters. Needs nothing beyond the standard library.
 
 The numbers are copied bit for bit, so all layouts describe the same model. With E experts, rank r and a matrix
@@ -10,15 +10,28 @@ The numbers are copied bit for bit, so all layouts describe the same model. With
   stacked_old           PEFT 0.18 and older: A [E*r, out], B [in, r*E]; each expert's delta is (B A) transposed
   stacked_expert_major  lora_B [out, E*r] with the expert slowest, as Unsloth packed it until September 2026; the shapes
                         are those of `stacked`, so nothing in the file tells them apart
-  stacked_3d            the names of `stacked` with A [E, r, in] and B [out, r, E]
+  stacked_3d            the names of `stacked` with A [E, r, in] and B [out, r, E] (Megatron-Bridge, stack_3d_moe)
   named_3d              experts.gate_up_proj and experts.down_proj by name, A [E, r, in] and B [E, out, r]
+                        (Megatron-Bridge, packed)
+  named_3d_twice        the same, with an A of its own for gate and for up, one after the other: [E, 2r, in] (SGLang)
+  split_3d              experts.gate_proj, up_proj and down_proj, each 3-D (SGLang)
+  tinker                experts.w1, w3 and w2, each 3-D; without a gate w1 and w2, and w3 is there without elements
+Adapters whose experts share one side ("shared outer"): A of gate and up, and B of down, of the first expert for all.
+  outer_stacked         CANONICAL with the first expert's numbers repeated: the yardstick of the others
+  outer_stacked_3d, outer_named_3d, outer_named_3d_twice, outer_split_3d, outer_tinker
+                        the same numbers with 1 in place of E
+And with both sides shared:
+  collapsed_stacked, collapsed_named_3d
 Styles name the per-expert modules: qwen mlp.experts.{e}.gate_proj, mixtral block_sparse_moe.experts.{e}.w1, nemotron
-backbone.layers.*.mixer.experts.{e}.up_proj without a gate.
+backbone.layers.*.mixer.experts.{e}.up_proj without a gate, gpt_oss mlp.experts.{e}.gate_proj of a model whose stacked
+rows alternate.
 """
 import argparse, array, json, os, struct
 
 CODE = {"F64": "Q", "F32": "I", "F16": "H", "BF16": "H"}  # bit patterns, never numbers
-LAYOUTS = ["per_expert", "stacked", "stacked_old", "stacked_expert_major", "stacked_3d", "named_3d"]
+PACKED = ["stacked_3d", "named_3d", "named_3d_twice", "split_3d", "tinker"]
+LAYOUTS = ["per_expert", "stacked", "stacked_old", "stacked_expert_major", *PACKED, "outer_stacked",
+           *("outer_" + layout for layout in PACKED), "collapsed_stacked", "collapsed_named_3d"]
 
 
 class Tensor:
@@ -67,13 +80,16 @@ class Pair:
     def __init__(self, key, module, parameter, a, b, experts):
         self.key, self.module, self.parameter, self.a, self.b, self.e = key, module, parameter, a, b, experts
         self.r, self.inputs, self.outputs = a.shape[0] // experts, a.shape[1], b.shape[0]
+        self.one_a = self.one_b = False  # the experts share the first one's
         if a.shape[0] != experts * self.r or b.shape[1] != a.shape[0]:
             raise SystemExit(f"{key}: lora_A {a.shape} and lora_B {b.shape} do not hold {experts} experts of one rank")
 
     def at_a(self, e, k, i):
+        e = 0 if self.one_a else e
         return (e * self.r + k) * self.inputs + i
 
     def at_b(self, e, o, k):
+        e = 0 if self.one_b else e
         return o * self.r * self.e + k * self.e + e
 
 
@@ -99,21 +115,31 @@ def put(out, key, a, b):
     out[f"{key}.lora_A.weight"], out[f"{key}.lora_B.weight"] = a, b
 
 
+def projections(p, style):
+    """(name, rows of B) of each projection that the stacked parameter holds."""
+    rows = range(p.outputs)
+    if p.parameter != "gate_up_proj":
+        return [(p.parameter, rows)]
+    half = p.outputs // 2
+    if style == "gpt_oss":
+        return [("gate_proj", rows[::2]), ("up_proj", rows[1::2])]
+    return [("gate_proj", rows[:half]), ("up_proj", rows[half:])]
+
+
 def per_expert(p, style, out):
-    names = {"down_proj": [("down_proj", 0, p.outputs)], "up_proj": [("up_proj", 0, p.outputs)],
-             "gate_up_proj": [("gate_proj", 0, p.outputs // 2), ("up_proj", p.outputs // 2, p.outputs)]}[p.parameter]
+    names = projections(p, style)
     module = p.module
     if style == "mixtral":
         module = module.replace(".mlp.experts", ".block_sparse_moe.experts")
-        names = [({"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[n], lo, hi) for n, lo, hi in names]
+        names = [({"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[n], rows) for n, rows in names]
     elif style == "nemotron":
         module = module.replace(".model.model.layers.", ".model.backbone.layers.")
     for e in range(p.e):
-        for name, low, high in names:
+        for name, rows in names:
             put(out, f"{module}.{e}.{name}",
                 p.a.build([p.r, p.inputs], lambda k, i: p.at_a(e, k, i)),
-                p.b.build([high - low, p.r], lambda o, k: p.at_b(e, low + o, k)))
-    return [n for n, _, _ in names]
+                p.b.build([len(rows), p.r], lambda o, k: p.at_b(e, rows[o], k)))
+    return [n for n, _ in names]
 
 
 def stacked_old(p, out):
@@ -126,14 +152,45 @@ def stacked_expert_major(p, out):
     put(out, p.key, p.a, p.b.build([p.outputs, p.e * p.r], lambda o, ek: p.at_b(ek // p.r, o, ek % p.r)))
 
 
+def stacked(p, out):
+    put(out, p.key,
+        p.a.build([p.e * p.r, p.inputs], lambda ek, i: p.at_a(ek // p.r, ek % p.r, i)),
+        p.b.build([p.outputs, p.r * p.e], lambda o, ke: p.at_b(ke % p.e, o, ke // p.e)))
+
+
 def stacked_3d(p, out):
-    put(out, p.key, Tensor(p.a.dtype, [p.e, p.r, p.inputs], p.a.bits),
-        Tensor(p.b.dtype, [p.outputs, p.r, p.e], p.b.bits))
+    put(out, p.key,
+        p.a.build([1 if p.one_a else p.e, p.r, p.inputs], lambda e, k, i: p.at_a(e, k, i)),
+        p.b.build([p.outputs, p.r, 1 if p.one_b else p.e], lambda o, k, e: p.at_b(e, o, k)))
+
+
+def put_3d(p, out, name, rows, a_copies=1):
+    put(out, f"{p.module}.{name}",
+        p.a.build([1 if p.one_a else p.e, a_copies * p.r, p.inputs], lambda e, k, i: p.at_a(e, k % p.r, i)),
+        p.b.build([1 if p.one_b else p.e, len(rows), p.r], lambda e, o, k: p.at_b(e, rows[o], k)))
 
 
 def named_3d(p, out):
-    put(out, f"{p.module}.{p.parameter}", Tensor(p.a.dtype, [p.e, p.r, p.inputs], p.a.bits),
-        p.b.build([p.e, p.outputs, p.r], lambda e, o, k: p.at_b(e, o, k)))
+    put_3d(p, out, p.parameter, range(p.outputs))
+
+
+def named_3d_twice(p, out):
+    put_3d(p, out, p.parameter, range(p.outputs), 2 if p.parameter == "gate_up_proj" else 1)
+
+
+def split_3d(p, style, out):
+    for name, rows in projections(p, style):
+        put_3d(p, out, name, rows)
+
+
+def tinker(p, style, out):
+    parts = projections(p, style)
+    for name, rows in parts:
+        tinker_name = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[name]
+        put_3d(p, out, "w1" if parts[0][0] == "up_proj" else tinker_name, rows)
+    if parts[0][0] == "up_proj":
+        nothing = Tensor(p.a.dtype, [0], array.array(p.a.bits.typecode))
+        put(out, f"{p.module}.w3", nothing, nothing)
 
 
 def rewrite(canonical, out_dir, layout, style="qwen", experts=None):
@@ -146,14 +203,21 @@ def rewrite(canonical, out_dir, layout, style="qwen", experts=None):
     keys = {f"{p.key}.lora_{x}.weight" for p in pairs for x in "AB"}
     out = {name: tensor for name, tensor in tensors.items() if name not in keys}  # what is not on experts stays as it is
     modules = set(config.get("target_modules") or [])
+    shares, _, form = layout.partition("_")
+    form = form if shares in ("outer", "collapsed") else layout
     for p in pairs:
-        if layout == "per_expert":
+        p.one_a = shares == "collapsed" or (shares == "outer" and p.parameter != "down_proj")
+        p.one_b = shares == "collapsed" or (shares == "outer" and p.parameter == "down_proj")
+        if form == "per_expert":
             modules.update(per_expert(p, style, out))
-        elif layout == "stacked":
-            put(out, p.key, p.a, p.b)
+        elif form in ("split_3d", "tinker"):
+            {"split_3d": split_3d, "tinker": tinker}[form](p, style, out)
         else:
-            {"stacked_old": stacked_old, "stacked_expert_major": stacked_expert_major, "stacked_3d": stacked_3d,
-             "named_3d": named_3d}[layout](p, out)
+            {"stacked": stacked, "stacked_old": stacked_old, "stacked_expert_major": stacked_expert_major,
+             "stacked_3d": stacked_3d, "named_3d": named_3d, "named_3d_twice": named_3d_twice}[form](p, out)
+    if form in ("split_3d", "tinker"):
+        config.update(target_modules=sorted({k.split(".")[-3] for k in out if ".experts." in k} | modules),
+                      target_parameters=None)
     if layout == "per_expert":
         config.update(target_modules=sorted(modules), target_parameters=None)
     elif layout == "stacked_old":
@@ -170,7 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("canonical")
     parser.add_argument("out")
-    parser.add_argument("--style", choices=["qwen", "mixtral", "nemotron"], default="qwen")
+    parser.add_argument("--style", choices=["qwen", "mixtral", "nemotron", "gpt_oss"], default="qwen")
     parser.add_argument("--experts", type=int, help="default: the rows of lora_A divided by the r of the config")
     parser.add_argument("--only", nargs="+", choices=LAYOUTS, default=LAYOUTS)
     args = parser.parse_args()

@@ -14,7 +14,7 @@ namespace {
 struct Source {
   Json fields;  // rope_parameters or rope_scaling; null if there is none
   std::string type = "default";
-  double theta = 10000;
+  double theta = 10000, partial = 1;
   std::int64_t dim = 0, max_context = 0, original_context = 0;
 };
 
@@ -105,9 +105,10 @@ Status make_llama3(const Source& s, RopeConfig& out) {
   CADRE_ASSIGN(const double factor, read_positive(s.fields, "factor"));
   CADRE_ASSIGN(const double low, read_positive(s.fields, "low_freq_factor"));
   CADRE_ASSIGN(const double high, read_positive(s.fields, "high_freq_factor"));
-  if (!(high > low)) {
+  // Llama 4 has equal ones: no band between the two.
+  if (!(high >= low)) {
     return error(Code::kInvalidFile, s.fields.where("high_freq_factor"), " is ", high,
-                 ", want more than low_freq_factor ", low);
+                 ", want at least low_freq_factor ", low);
   }
   const double context = static_cast<double>(s.original_context);
   out.inv_freq = plain(s);
@@ -116,7 +117,7 @@ Status make_llama3(const Source& s, RopeConfig& out) {
     if (wavelength < context / high) continue;
     if (wavelength > context / low) {
       f = static_cast<float>(f / factor);
-    } else {
+    } else if (high > low) {
       const double smooth = (context / wavelength - low) / (high - low);
       f = static_cast<float>((1 - smooth) * f / factor + smooth * f);
     }
@@ -149,13 +150,34 @@ Status make_longrope(const Source& s, RopeConfig& out) {
   return table("long_factor", out.long_inv_freq);
 }
 
+// The frequencies of a whole head, of which the last do not turn at all.
+Status make_proportional(const Source& s, RopeConfig& out) {
+  CADRE_ASSIGN(const double factor, read_positive_or(s.fields, "factor", 1));
+  out.inv_freq = plain(s);
+  const auto turning = static_cast<std::size_t>(s.partial * static_cast<double>(s.dim) / 2);
+  for (std::size_t i = 0; i < out.inv_freq.size(); ++i) {
+    out.inv_freq[i] = i < turning ? static_cast<float>(out.inv_freq[i] / factor) : 0.0f;
+  }
+  return {};
+}
+
+constexpr std::string_view kProportional = "proportional";
 constexpr std::pair<std::string_view, Compute> kTypes[] = {
-    {"default", make_default}, {"linear", make_linear}, {"dynamic", make_dynamic},
-    {"yarn", make_yarn},       {"llama3", make_llama3}, {"longrope", make_longrope},
+    {"default", make_default}, {"linear", make_linear},     {"dynamic", make_dynamic},          {"yarn", make_yarn},
+    {"llama3", make_llama3},   {"longrope", make_longrope}, {kProportional, make_proportional},
 };
 
-Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64_t max_context,
-                           double partial_otherwise) {
+// theta, partial, type and original_context of one object.
+Status read_fields(Source& s) {
+  CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
+  CADRE_ASSIGN(s.partial, s.fields.get_double_or("partial_rotary_factor", s.partial));
+  CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key
+  CADRE_ASSIGN(s.type, s.fields.get_string_or("rope_type", s.type));
+  CADRE_ASSIGN(s.original_context, s.fields.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
+  return {};
+}
+
+Result<Source> read_source(const Json& config, double partial_otherwise) {
   Source s;
   for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
     if (!config.has(key)) continue;
@@ -163,47 +185,36 @@ Result<Source> read_source(const Json& config, std::int64_t head_dim, std::int64
     break;
   }
   CADRE_ASSIGN(s.theta, config.get_double_or("rope_theta", 10000));
-  CADRE_ASSIGN(double partial, config.get_double_or("partial_rotary_factor", partial_otherwise));
-  std::int64_t original = 0;
-  if (s.fields.is_object()) {
-    CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
-    CADRE_ASSIGN(partial, s.fields.get_double_or("partial_rotary_factor", partial));
-    CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key
-    CADRE_ASSIGN(s.type, s.fields.get_string_or("rope_type", s.type));
-    CADRE_ASSIGN(original, s.fields.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
-  }
+  CADRE_ASSIGN(s.partial, config.get_double_or("partial_rotary_factor", partial_otherwise));
+  if (s.fields.is_object()) CADRE_TRY(read_fields(s));
   // Phi keeps it at the top level.
-  if (original == 0) {
-    CADRE_ASSIGN(original, config.get_int_or("original_max_position_embeddings", max_context, 1, kMaxConfigSize));
-  }
-  if (!(partial > 0 && partial <= 1) || !(s.theta > 1) || !std::isfinite(s.theta)) {
-    return error(Code::kInvalidFile, config.where("rope_parameters"), ": got rope_theta ", s.theta,
-                 " and partial_rotary_factor ", partial, ", want a finite theta above 1 and a factor in (0, 1]");
-  }
-  s.dim = static_cast<std::int64_t>(static_cast<double>(head_dim) * partial);
-  s.max_context = max_context;
-  s.original_context = original;
-  if (s.dim < 4 || s.dim % 2 != 0) {
-    return error(Code::kInvalidFile, config.where("head_dim"), ": ", s.dim,
-                 " rotated dimensions, want an even number above 2");
+  if (s.original_context == 0) {
+    CADRE_ASSIGN(s.original_context, config.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
   }
   return s;
 }
 
-}  // namespace
-
-Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context,
-                             double partial_otherwise) {
-  CADRE_ASSIGN(const Source s, read_source(config, head_dim, max_context, partial_otherwise));
+Result<RopeConfig> compute(const Json& config, Source s, std::int64_t head_dim, std::int64_t max_context) {
+  if (!(s.partial > 0 && s.partial <= 1) || !(s.theta > 1) || !std::isfinite(s.theta)) {
+    return error(Code::kInvalidFile, config.where("rope_parameters"), ": got rope_theta ", s.theta,
+                 " and partial_rotary_factor ", s.partial, ", want a finite theta above 1 and a factor in (0, 1]");
+  }
+  s.dim = s.type == kProportional ? head_dim : static_cast<std::int64_t>(static_cast<double>(head_dim) * s.partial);
+  s.max_context = max_context;
+  if (s.original_context == 0) s.original_context = max_context;
+  if (s.dim < 4 || s.dim % 2 != 0) {
+    return error(Code::kInvalidFile, config.where("head_dim"), ": ", s.dim,
+                 " rotated dimensions, want an even number above 2");
+  }
   RopeConfig out;
   out.rope.dim = static_cast<int>(s.dim);
   out.rope.theta = s.theta;
   out.rope.original_context = s.original_context;
   std::string known;
-  for (const auto& [name, compute] : kTypes) {
+  for (const auto& [name, make] : kTypes) {
     known += (known.empty() ? "" : ", ") + std::string(name);
     if (name != s.type) continue;
-    CADRE_TRY(compute(s, out));
+    CADRE_TRY(make(s, out));
     for (const auto* table : {&out.inv_freq, &out.long_inv_freq}) {
       if (std::all_of(table->begin(), table->end(), [](float f) { return std::isfinite(f); })) continue;
       return error(Code::kInvalidFile, config.where("rope_parameters"),
@@ -217,6 +228,24 @@ Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int
   }
   return error(Code::kUnsupported, config.where("rope_parameters.rope_type"), " is '", s.type,
                "', want one of: ", known);
+}
+
+}  // namespace
+
+Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context,
+                             double partial_otherwise) {
+  CADRE_ASSIGN(Source source, read_source(config, partial_otherwise));
+  return compute(config, std::move(source), head_dim, max_context);
+}
+
+Result<RopeConfig> read_layer_rope(const Json& config, std::string_view layer_type, std::int64_t head_dim,
+                                   std::int64_t max_context) {
+  Source source;
+  CADRE_ASSIGN(const Json all, config.get_object("rope_parameters"));
+  CADRE_ASSIGN(source.fields, all.get_object(layer_type));
+  CADRE_TRY(source.fields.get_double("rope_theta").status());
+  CADRE_TRY(read_fields(source));
+  return compute(config, std::move(source), head_dim, max_context);
 }
 
 }  // namespace cadre

@@ -1,19 +1,36 @@
 #include "model/blocks/moe_mixer.h"
 
+#include <cmath>
+
 #include "base/result.h"
 
 namespace cadre {
 
 View MoeMixer::forward(const Step& step, View x) const {
   const std::int64_t rows = x.dim(0);
-  const View logits = router_.forward(step, x);
+  View seen = x;  // by the router
+  if (router_norm_.used) {
+    seen = step.alloc({rows, x.dim(1)});
+    router_norm_.forward(step, seen, x);
+    step.ops.scale(step.exec, seen, 1.0f / std::sqrt(static_cast<float>(x.dim(1))));
+  }
+  const View logits = router_.forward(step, seen);
   const View ids = step.exec.arena->alloc(DType::kI32, {rows, spec_.top_k});
   const View weights = step.alloc({rows, spec_.top_k});
   route(step.exec,
-        {.ids = ids, .weights = weights, .logits = logits, .selection_bias = selection_bias_, .per_expert_scale = {}},
+        {.ids = ids,
+         .weights = weights,
+         .logits = logits,
+         .selection_bias = selection_bias_,
+         .per_expert_scale = per_expert_scale_},
         spec_.routing);
   // Routed experts see the latent vector where there is one; the router and the shared experts see x.
-  const View input = spec_.latent > 0 ? latent_in_.forward(step, x) : x;
+  View input = spec_.latent > 0 ? latent_in_.forward(step, x) : x;
+  if (experts_norm_.used) {
+    const View normed = step.alloc({rows, input.dim(1)});
+    experts_norm_.forward(step, normed, input);
+    input = normed;
+  }
   View out = step.alloc({rows, spec_.expert_width()});
   step.exec.launch([clock = clock_] { clock->start = std::chrono::steady_clock::now(); });
   experts_->run(step.exec, {.out = out,
@@ -53,6 +70,17 @@ Status MoeMixer::build(Builder& b, const MoeOptions& o) {
   CADRE_TRY(b.linear(router_, o.router, spec_.hidden, spec_.experts, {.bias = spec_.router_bias}));
   if (r.selection_bias) {
     CADRE_ASSIGN(selection_bias_, b.vector(o.selection_bias, spec_.experts));
+  }
+  if (r.per_expert_scale) {
+    CADRE_ASSIGN(per_expert_scale_, b.vector(o.per_expert_scale, spec_.experts));
+  }
+  if (!o.router_scale.empty()) {
+    CADRE_ASSIGN(router_norm_.weight, b.vector(o.router_scale, spec_.hidden));
+    router_norm_.eps = o.norm_eps;
+    router_norm_.used = true;
+  }
+  if (!o.experts_norm.empty()) {
+    CADRE_ASSIGN(experts_norm_, b.norm(o.experts_norm, spec_.expert_width(), o.norm_eps));
   }
   if (spec_.latent > 0) {
     CADRE_TRY(b.linear(latent_in_, o.latent_in, spec_.hidden, spec_.latent));

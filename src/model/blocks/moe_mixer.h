@@ -19,6 +19,11 @@ struct MoeOptions {
   std::optional<MlpOptions> shared;  // shared experts, as one MLP
   std::string shared_gate;           // module of a [1, hidden] Linear whose sigmoid scales the shared experts; or empty
   std::string latent_in, latent_out;  // modules of the latent projections, where spec.latent > 0
+  // Gemma 4. A tensor: the router sees its input normalised, times this and 1/sqrt(hidden); or empty.
+  std::string router_scale;
+  std::string per_expert_scale;  // tensor name, where spec.routing.per_expert_scale
+  std::string experts_norm;      // module of an RMSNorm of what routed experts see, the router does not; or empty
+  float norm_eps = 1e-6f;
 };
 
 class MoeMixer final : public Mixer {
@@ -41,7 +46,8 @@ class MoeMixer final : public Mixer {
   LayerSpec spec_;
   bool many_ranks_ = false;
   Linear router_, shared_gate_, latent_in_, latent_out_;
-  View selection_bias_;
+  View selection_bias_, per_expert_scale_;
+  Norm router_norm_, experts_norm_;
   std::unique_ptr<Mixer> shared_;
   std::unique_ptr<Experts> experts_;
   std::shared_ptr<Clock> clock_ = std::make_shared<Clock>();

@@ -10,7 +10,7 @@
 #include "engine/plan.h"
 #include "engine/sampling/generation_config.h"
 #include "engine/scheduler.h"
-#include "io/checkpoint.h"
+#include "model/text_part.h"
 
 namespace cadre {
 
@@ -91,10 +91,10 @@ Status Engine::Impl::open(EngineOptions o) {
   CADRE_TRY(within("kv_cache_memory", options.kv_cache_memory, 0, std::int64_t{1} << 50));
   options.max_num_batched_tokens = std::max<std::int64_t>(options.max_num_batched_tokens, options.max_num_seqs);
   const std::int64_t limit = options.memory_limit > 0 ? options.memory_limit : available_memory();
-  CADRE_TRY(read_model_config(options.model_dir).status());  // a folder that is no model says so first
   {
-    CADRE_ASSIGN(const auto checkpoint, Checkpoint::open(options.model_dir));
-    memory.weights = static_cast<std::int64_t>(checkpoint->tensor_bytes());
+    CADRE_ASSIGN(const ModelConfig config, read_model_config(options.model_dir));  // a folder that is no model says so
+    CADRE_ASSIGN(const auto checkpoint, open_model_weights(options.model_dir, config));
+    memory.weights = weight_memory(*checkpoint, config.quantisation);
     CADRE_TRY(check_memory(memory, limit));
   }
   CADRE_ASSIGN(prompts, Prompts::open(options.model_dir, options.need_tokenizer));

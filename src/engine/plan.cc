@@ -74,6 +74,7 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
   options.dir = o.model_dir;
   options.device = make_cpu_device();
   options.caps = common.device;
+  options.shapes_only = true;
   CADRE_ASSIGN(const std::unique_ptr<Model> model, Model::load(std::move(options)));
   model_type = model->config().model_type;
 

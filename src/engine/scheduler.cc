@@ -12,6 +12,12 @@ namespace {
 // waits for little should not have to wait for another's long prompt; smaller pieces would waste batching.
 constexpr std::int64_t kTurnRows = 32;
 
+// The same flow's prompts go on at least at this pace beside its answers.
+constexpr std::int64_t kLeastPromptRows = 8;
+
+// Steps in a row that answers of a flow above its share may be left out of.
+constexpr int kPauses = 4;
+
 // Steps after which a flow that has been alone may fill whole steps with its prompts.
 constexpr std::int64_t kRemembered = 256;
 
@@ -251,14 +257,16 @@ std::int64_t Scheduler::chunk(const Sequence& sequence, std::int64_t rows) const
 }
 
 bool Scheduler::above_share(const Flow& flow) const {
-  return fair_.active() > 1 && flow.running > options_.max_sequences / fair_.active();
+  // One that is alone at the moment has all places; while others come and go, it keeps its steps short for them.
+  const bool alone = fair_.active() == 1 && steps_ < contended_until_;
+  return alone || (fair_.active() > 1 && flow.running > options_.max_sequences / fair_.active());
 }
 
 // Prompts share what room there is flow by flow, the neediest first. A step takes as long as it has rows, so one that
 // brings the neediest flow's first token has no prompts of flows above their share in it; and while several flows come
-// and go, those above their share compute their prompts in small pieces, because a newcomer waits for the step that is
-// running.
-void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room) {
+// and go, those above their share compute in small steps, because a newcomer waits for the step that is running.
+// `limited` is what such flows may have.
+void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room, std::int64_t limited) {
   std::vector<Sequence*> prompts;
   for (const Owned& sequence : running_) {
     if (!sequence->cancelled && sequence->unseen().size() > 1) prompts.push_back(sequence.get());
@@ -284,9 +292,7 @@ void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room) {
     return turn;  // what it has no use for
   };
   if (!flows.empty() && above_share(*flows.front())) {
-    room = std::min(room, kTurnRows);
-  } else if (flows.size() == 1 && steps_ < contended_until_ && fair_.active() == 1) {
-    room = std::min(room, kTurnRows);
+    room = std::min(room, limited);
   } else {
     std::erase_if(flows, [&](const Flow* flow) { return above_share(*flow); });
   }
@@ -327,27 +333,33 @@ std::vector<Scheduler::Part> Scheduler::plan() {
   const bool first_tokens = std::any_of(running_.begin(), running_.end(), [&](const Owned& s) {
     return !s->cancelled && !s->started() && !above_share(*s->flow);
   });
-  const bool pause = first_tokens && !paused_;
-  paused_ = false;
+  const bool pause = first_tokens && paused_ < kPauses;
+  bool paused = false;
+  std::int64_t limited = kTurnRows;  // rows of flows above their share
   // Decode steps first, one row each, so that a long prompt never stalls an answer.
   std::vector<Sequence*> decoding;
   for (const Owned& sequence : running_) {
     if (sequence->cancelled || sequence->unseen().size() != 1) continue;
     if (pause && sequence->started() && above_share(*sequence->flow)) {
-      paused_ = true;
+      paused = true;
       continue;
     }
     decoding.push_back(sequence.get());
   }
-  std::sort(decoding.begin(), decoding.end(),
-            [](const Sequence* a, const Sequence* b) { return yields_before(*b, *a); });
+  paused_ = paused ? paused_ + 1 : 0;
+  // Those that waited longest first, where not all can go on.
+  std::sort(decoding.begin(), decoding.end(), [](const Sequence* a, const Sequence* b) {
+    return a->last_step != b->last_step ? a->last_step < b->last_step : yields_before(*b, *a);
+  });
   for (Sequence* sequence : decoding) {
     if (std::none_of(running_.begin(), running_.end(), [&](const Owned& s) { return s.get() == sequence; })) continue;
-    if (room == 0 || !grow(*sequence, sequence->state.length + 1, parts)) continue;
+    const bool above = above_share(*sequence->flow);
+    if (room == 0 || (above && limited == 0) || !grow(*sequence, sequence->state.length + 1, parts)) continue;
     parts.push_back({.sequence = sequence, .rows = 1, .draws = true});
     --room;
+    if (above) --limited;
   }
-  plan_prompts(&parts, room);
+  plan_prompts(&parts, room, std::max(limited, kLeastPromptRows));
   return parts;
 }
 
@@ -355,6 +367,7 @@ void Scheduler::ran(const std::vector<Part>& parts) {
   ++steps_;
   for (const Part& part : parts) {
     Sequence& s = *part.sequence;
+    s.last_step = steps_;
     // What is computed again after giving way is nobody's gain; counted, a turn could be all repetition.
     const std::int64_t before = s.computed;
     s.computed = std::max(s.computed, s.state.length);

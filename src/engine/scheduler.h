@@ -80,7 +80,7 @@ class Scheduler {
   bool grow(Sequence& sequence, std::int64_t length, const std::vector<Part>& planned);
   void preempt(Sequence* sequence);
   void release(Sequence& sequence);
-  void plan_prompts(std::vector<Part>* parts, std::int64_t room);
+  void plan_prompts(std::vector<Part>* parts, std::int64_t room, std::int64_t limited);
   bool above_share(const Flow& flow) const;  // has more than its part of the places in a batch
   std::int64_t chunk(const Sequence& sequence, std::int64_t rows) const;
 
@@ -96,7 +96,7 @@ class Scheduler {
   std::vector<Failure> broken_;
   std::uint64_t admissions_ = 0;
   std::int64_t contended_until_ = 0;  // step up to which several flows are to be expected
-  bool paused_ = false;               // the last step left out answers
+  int paused_ = 0;                    // steps in a row that left out answers
   std::int64_t queries_ = 0, hits_ = 0, preemptions_ = 0, steps_ = 0, rows_ = 0, prompt_rows_ = 0, generated_ = 0;
 };
 

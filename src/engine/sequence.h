@@ -64,6 +64,7 @@ class Sequence {
   std::vector<std::int64_t> snapshot_at;  // lengths at which the recurrent state is kept, rising
   std::int64_t computed = 0;              // tokens whose state was computed or found at some time
   std::int64_t from_cache = 0;            // tokens of the prompt that were found there
+  std::int64_t last_step = 0;             // in which it had rows
   std::uint64_t admitted = 0;             // order of admission
   void mark_admitted(std::uint64_t order);
 

@@ -180,7 +180,30 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path
   return checkpoint;
 }
 
+Result<std::vector<std::string>> Checkpoint::rename(const Rename& rename) {
+  std::vector<std::string> left_out;
+  by_new_name_.clear();
+  for (const auto& [name, entry] : by_name_) {
+    std::optional<std::string> other = rename(name);
+    if (!other) {
+      left_out.emplace_back(name);
+      continue;
+    }
+    const auto [at, is_new] = by_new_name_.emplace(std::move(*other), entry.tensor);
+    if (!is_new) {
+      return error(Code::kInvalidFile, folder_, ": tensors '", at->second->name, "' and '", name,
+                   "' are both the model's '", at->first, "'; remove the one that does not belong to it");
+    }
+  }
+  renamed_ = true;
+  return left_out;
+}
+
 const TensorInfo* Checkpoint::find(std::string_view name) const {
+  if (renamed_) {
+    const auto at = by_new_name_.find(name);
+    return at == by_new_name_.end() ? nullptr : at->second;
+  }
   const auto at = by_name_.find(name);
   return at == by_name_.end() ? nullptr : at->second.tensor;
 }
@@ -188,6 +211,10 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 std::vector<std::string_view> Checkpoint::names() const {
   std::vector<std::string_view> names;
   names.reserve(by_name_.size());
+  if (renamed_) {
+    for (const auto& [name, tensor] : by_new_name_) names.push_back(name);
+    return names;
+  }
   for (const auto& [name, entry] : by_name_) names.push_back(name);
   return names;
 }

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +23,14 @@ class Checkpoint {
   // file of another name. Every header is read and checked, no element is. Pickled weights are refused.
   static Result<std::shared_ptr<Checkpoint>> open(const std::filesystem::path& folder);
 
+  // From here on `find` and `names` know the tensors under other names, and not those for which there is none.
+  // TensorInfo::name stays the file's. Refuses two tensors of one name. Returns the files' names that are left out.
+  using Rename = std::function<std::optional<std::string>(std::string_view)>;
+  Result<std::vector<std::string>> rename(const Rename& rename);
+
   const std::string& folder() const { return folder_; }
   const TensorInfo* find(std::string_view name) const;  // nullptr if there is none
-  std::vector<std::string_view> names() const;          // sorted
+  std::vector<std::string_view> names() const;          // sorted; valid until rename
   std::size_t tensor_count() const { return by_name_.size(); }
   std::uint64_t tensor_bytes() const { return tensor_bytes_; }
   const std::vector<std::shared_ptr<SafetensorsFile>>& files() const { return files_; }
@@ -45,6 +52,8 @@ class Checkpoint {
   std::string folder_;
   std::vector<std::shared_ptr<SafetensorsFile>> files_;
   std::map<std::string_view, Entry> by_name_;  // keys live in the files' headers
+  bool renamed_ = false;
+  std::map<std::string, const TensorInfo*, std::less<>> by_new_name_;
   std::uint64_t tensor_bytes_ = 0;
   std::vector<std::string> unlisted_;
 };

@@ -53,8 +53,9 @@ Status Builder::embedding(Embedding& out, const std::string& module, std::int64_
 Status Builder::lm_head(Linear& out, const Embedding& embedding, bool bias) {
   const std::int64_t hidden = embedding.table().dim(1), vocab = embedding.table().dim(0);
   // A stored head counts, also where the config says tied: transformers keeps the two apart when both are there and
-  // differ (NemotronH never ties), and uses the same numbers when they do not.
-  if (!config.tied_embeddings || loader.has("lm_head.weight"))
+  // differ (NemotronH never ties), and uses the same numbers when they do not. Without a head and without a word on it
+  // they are tied: transformers 4 leaves out what is the class's default.
+  if (loader.has("lm_head.weight") || !config.tied_embeddings.value_or(true))
     return linear(out, "lm_head", hidden, vocab, {.bias = bias});
   out.weight_ = embedding.table();
   targets.dense.push_back({.module = "lm_head", .in = hidden, .out = vocab, .tied = true});
@@ -114,9 +115,9 @@ Status Builder::moe_layer(MoeMixer& mixer, int layer, const LayerSpec& spec, con
   entry.spec = spec;
   entry.mixer = &mixer;
   entry.target = static_cast<int>(targets.experts.size());
-  CADRE_ASSIGN(entry.weights, open_expert_weights(loader, names, spec));
-  CADRE_ASSIGN(const View up, entry.weights->up(0));
-  entry.spec.weights.type = weight_type(up.dtype);
+  CADRE_ASSIGN(OpenedExperts opened, open_expert_weights(loader, names, spec));
+  entry.weights = std::move(opened.weights);
+  entry.spec.weights.type = weight_type(opened.dtype);
   targets.experts.push_back({.module = names.module,
                              .layer = layer,
                              .experts = spec.experts,

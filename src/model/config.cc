@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "model/families/family.h"
 
 namespace cadre {
 namespace {
@@ -53,29 +54,42 @@ Result<ModelConfig> read_model_config(const std::string& dir) {
   return parse_model_config(json);
 }
 
-Result<ModelConfig> parse_model_config(const Json& json) {
+Result<ModelConfig> parse_model_config(const Json& outer) {
   ModelConfig config;
-  config.json = json;
-  CADRE_ASSIGN(config.model_type, json.get_string("model_type"));
-  if (json.has("quantization_config")) {
-    CADRE_ASSIGN(const Json quantised, json.get_object("quantization_config"));
-    CADRE_ASSIGN(const std::string method, quantised.get_string_or("quant_method", "unnamed"));
-    return error(Code::kUnsupported, json.where("quantization_config"), ": the weights are quantised (quant_method '",
-                 method, "'), want BF16, F16 or F32 weights; use an unquantised export of the model");
+  config.json = outer;
+  CADRE_ASSIGN(config.model_type, outer.get_string("model_type"));
+  for (const std::string_view key : {"text_config", "llm_config", "language_config"}) {
+    if (!outer.has(key) || find_family(config.model_type).ok()) continue;
+    config.wrapper = config.model_type;
+    CADRE_ASSIGN(config.json, outer.get_object(key));
+    CADRE_ASSIGN(config.model_type, config.json.get_string_or("model_type", config.wrapper + "_text"));
+    break;
   }
+  const Json& json = config.json;
+  // A wrapper's config says what holds of the whole on the outside, and published ones say it inside as well.
+  CADRE_ASSIGN(config.quantisation, read_quantisation(outer.has("quantization_config") ? outer : json));
   CADRE_ASSIGN(config.hidden, config_int(json, {"hidden_size"}));
   CADRE_ASSIGN(config.vocab, config_int(json, {"vocab_size"}));
   CADRE_ASSIGN(config.max_context, json.get_int_or("max_position_embeddings", 2048, 1, kMaxConfigSize));
-  CADRE_ASSIGN(config.tied_embeddings, json.get_bool_or("tie_word_embeddings", false));
-  if (const Json* eos = json.find("eos_token_id"); eos != nullptr && !eos->is_null()) {
+  for (const Json* part : {&json, &outer}) {
+    // LFM2 says tie_embedding. A wrapper's two may differ, since one of them is a default: what ties counts, and a
+    // stored head always does.
+    for (const std::string_view key : {"tie_word_embeddings", "tie_embedding"}) {
+      if (!part->has(key)) continue;
+      CADRE_ASSIGN(const bool tied, part->get_bool(key));
+      config.tied_embeddings = config.tied_embeddings.value_or(false) || tied;
+    }
+  }
+  const Json& with_eos = json.has("eos_token_id") ? json : outer;
+  if (const Json* eos = with_eos.find("eos_token_id"); eos != nullptr && !eos->is_null()) {
     if (eos->is_array()) {
       for (std::size_t i = 0; i < eos->items().size(); ++i) {
-        const std::string what = json.where("eos_token_id[" + std::to_string(i) + "]");
+        const std::string what = with_eos.where("eos_token_id[" + std::to_string(i) + "]");
         CADRE_ASSIGN(const std::int64_t id, eos->items()[i].as_int(what, 0, kMaxConfigSize));
         config.eos_ids.push_back(static_cast<std::int32_t>(id));
       }
     } else {
-      CADRE_ASSIGN(const std::int64_t id, json.get_int("eos_token_id", 0, kMaxConfigSize));
+      CADRE_ASSIGN(const std::int64_t id, with_eos.get_int("eos_token_id", 0, kMaxConfigSize));
       config.eos_ids.push_back(static_cast<std::int32_t>(id));
     }
   }

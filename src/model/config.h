@@ -4,10 +4,12 @@
 #include <cadre/moe_spec.h>
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "io/json.h"
+#include "model/quantised.h"
 
 namespace cadre {
 
@@ -15,9 +17,12 @@ struct ModelConfig {
   Json json;  // the text model's part of config.json
   std::string model_type;
   std::int64_t hidden = 0, vocab = 0, layers = 0, max_context = 0;
-  bool tied_embeddings = false;
+  // Whether the head is the embedding's table; where the config does not say, the file's tensors do.
+  std::optional<bool> tied_embeddings;
   float norm_eps = 1e-6f;
   std::vector<std::int32_t> eos_ids;  // of config.json
+  Quantisation quantisation;          // of the weights in the files
+  std::string wrapper;                // model_type of the multimodal model whose text part this is; empty: none
 };
 
 // Limits on what a config may say, well above every published model: sizes fit in an int, and products of two in 64
@@ -25,7 +30,8 @@ struct ModelConfig {
 constexpr std::int64_t kMaxConfigSize = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxLayers = 65536, kMaxExperts = 65536;
 
-// Reads dir/config.json. Refuses quantised checkpoints by the method's name.
+// Reads dir/config.json. Of a multimodal model that holds a language model's config in `text_config` (or llm_config or
+// language_config), that one. Refuses ways of quantising that are not read by the method's name.
 Result<ModelConfig> read_model_config(const std::string& dir);
 // The same of a parsed file.
 Result<ModelConfig> parse_model_config(const Json& json);

@@ -1,10 +1,12 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
 #include "model/families/family.h"
+#include "model/text_part.h"
 
 namespace cadre {
 namespace {
@@ -29,6 +31,18 @@ Status refuse_left_over(const std::string& dir, const WeightLoader& loader, cons
                "; the config is of another model or a newer version");
 }
 
+std::string memory_note(const Quantisation& quantisation, const Checkpoint& checkpoint, std::int64_t bytes) {
+  const auto size = [](double n) {
+    char text[32];
+    const double mib = n / (1 << 20);
+    std::snprintf(text, sizeof text, mib >= 1024 ? "%.1f GiB" : "%.1f MiB", mib >= 1024 ? mib / 1024 : mib);
+    return std::string(text);
+  };
+  return std::string("weights are ") + quantisation.name() + " in the file (" +
+         size(static_cast<double>(checkpoint.tensor_bytes())) +
+         ") and BF16 in memory: " + size(static_cast<double>(bytes));
+}
+
 // What a packed copy of one layer's experts takes beyond the pages that it replaces, on this rank.
 std::int64_t beside_source(const MoeAdmission& admission) {
   const LayerSpec& spec = admission.spec();
@@ -50,15 +64,21 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   const ModelOptions& o = m->options_;
   CADRE_ASSIGN(m->config_, read_model_config(o.dir));
   CADRE_ASSIGN(const Family* family, find_family(m->config_.model_type).with_context(o.dir + "/config.json"));
-  CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, Checkpoint::open(o.dir));
-  m->weight_bytes_ = checkpoint->tensor_bytes();
+  CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, open_model_weights(o.dir, m->config_, &m->notes_));
+  const std::int64_t bytes = weight_memory(*checkpoint, m->config_.quantisation);
+  m->weight_bytes_ = static_cast<std::uint64_t>(bytes);
+  if (m->config_.quantisation.method != Quantisation::Method::kNone) {
+    m->notes_.push_back(memory_note(m->config_.quantisation, *checkpoint, bytes));
+  }
   for (const std::string& name : checkpoint->unlisted())
     m->notes_.push_back("tensor '" + name + "' is not listed in the index");
-  m->loader_ = std::make_unique<WeightLoader>(checkpoint, o.device, o.check_weights);
+  m->loader_ =
+      std::make_unique<WeightLoader>(checkpoint, o.device, o.check_weights, m->config_.quantisation, !o.shapes_only);
   m->builder_ = std::make_unique<Builder>(m->config_, *m->loader_, o.ranks);
   m->stream_ = o.device->make_stream();
   m->builder_->targets.model_type = m->config_.model_type;
   CADRE_TRY(family->build(*m->builder_, m->network_));
+  for (auto& alias : text_part_aliases()) m->builder_->targets.prefix_aliases.push_back(std::move(alias));
   CADRE_TRY(refuse_left_over(o.dir, *m->loader_, m->builder_->ignored_prefixes));
   m->config_.layers = m->builder_->targets.layers;
   if (o.progress) o.progress(0.5);

@@ -23,6 +23,7 @@ struct ModelOptions {
   Ranks ranks;
   DeviceCaps caps;             // what the gate plans for
   bool check_weights = false;  // look for NaN and infinity in every tensor
+  bool shapes_only = false;    // for a plan: nothing is dequantised, and the model cannot run
   // Called while loading with a share in [0, 1]. May be empty.
   std::function<void(double)> progress;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/checkpoint.h"
+#include "model/quantised.h"
 #include "tensor/device.h"
 
 namespace cadre {
@@ -18,13 +19,26 @@ using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 class WeightLoader {
  public:
-  WeightLoader(std::shared_ptr<Checkpoint> checkpoint, std::shared_ptr<Device> device, bool check_values)
-      : checkpoint_(std::move(checkpoint)), device_(std::move(device)), check_values_(check_values) {}
+  // `reads`: false where only shapes matter; what would be dequantised is zeros then and costs nothing.
+  WeightLoader(std::shared_ptr<Checkpoint> checkpoint, std::shared_ptr<Device> device, bool check_values,
+               const Quantisation& quantisation = {}, bool reads = true)
+      : checkpoint_(std::move(checkpoint)),
+        device_(std::move(device)),
+        check_values_(check_values),
+        quantisation_(quantisation),
+        reads_(reads) {}
 
   bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
   const std::string& folder() const { return checkpoint_->folder(); }
   std::shared_ptr<const Checkpoint> checkpoint() const { return checkpoint_; }
   Device& device() { return *device_; }
+
+  // Whether the file holds the tensor quantised: `host` and `device_tensor` make BF16 of it, and `quantised` leaves
+  // that to the caller.
+  bool is_quantised(const std::string& name) const {
+    return QuantisedTensor::is_there(*checkpoint_, quantisation_, name);
+  }
+  Result<QuantisedTensor> quantised(const std::string& name, Dims shape);
 
   // The file's tensor as a host view of exactly this shape. Refuses a missing tensor, another shape, a type that is
   // not BF16, F16 or F32, and, with check_values, NaN and infinity.
@@ -40,12 +54,17 @@ class WeightLoader {
   void keep(Buffer buffer) { buffers_.push_back(std::move(buffer)); }
 
  private:
+  // The whole tensor as BF16.
+  Result<std::pair<View, std::shared_ptr<const void>>> dequantise(const std::string& name, Dims shape);
+
   std::shared_ptr<Checkpoint> checkpoint_;
   std::shared_ptr<Device> device_;
   bool check_values_;
+  Quantisation quantisation_;
+  bool reads_;
   std::set<std::string, std::less<>> used_;
   std::vector<Buffer> buffers_;
-  std::vector<std::shared_ptr<std::vector<std::byte>>> aligned_;  // copies of tensors at odd addresses
+  std::vector<std::shared_ptr<const void>> copies_;  // of tensors at odd addresses, and of quantised ones
 };
 
 // The given ranges of dimension `dim`, one after another, as one view: a slice where that is possible, otherwise a

@@ -97,7 +97,7 @@ class Shutdown(FaultsTest):
 
         async def begun():
             server.signal(signal.SIGTERM)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.7)  # sooner it would count as the same wish
             self.assertTrue(server.alive())
             server.signal(signal.SIGTERM)
 

@@ -133,21 +133,25 @@ Status build_llama4(Builder& b, Network& network) {
     }
     return make_attention(b, o);
   };
-  const auto make_feed_forward = [&](int layer, const std::string& prefix) {
+  const auto make_feed_forward = [&](int layer, const std::string& prefix) -> Result<std::unique_ptr<Mixer>> {
     const std::string module = prefix + ".feed_forward";
     MlpOptions mlp{.module = module, .hidden = spec.hidden, .intermediate = dense, .activation = spec.activation};
     if (!layers.moe[static_cast<std::size_t>(layer)]) return make_mlp(b, mlp);
     mlp.module = module + ".shared_expert";
     mlp.intermediate = spec.shared_intermediate;
-    return make_moe(b, {.layer = layer,
-                        .spec = spec,
-                        .router = module + ".router",
-                        .experts = {.module = module + ".experts",
-                                    .gate = "gate_proj",
-                                    .up = "up_proj",
-                                    .down = "down_proj",
-                                    .transposed = true},
-                        .shared = mlp});
+    CADRE_ASSIGN(auto moe, make_moe(b, {.layer = layer,
+                                        .spec = spec,
+                                        .router = module + ".router",
+                                        .experts = {.module = module + ".experts",
+                                                    .gate = "gate_proj",
+                                                    .up = "up_proj",
+                                                    .down = "down_proj",
+                                                    .transposed = true},
+                                        .shared = mlp}));
+    // transformers does not mark this family's experts as [E, in, out], so PEFT takes the dimensions the other way
+    // around: today's files are what "swapped" ones are elsewhere. The shapes tell.
+    b.targets.experts.back().transposed = false;
+    return moe;
   };
   return build_decoder(b, network,
                        {.attention = make_layer_attention, .feed_forward = make_feed_forward, .layers = count});

@@ -43,6 +43,7 @@ Result<AdapterInfo> AdapterRoom::bring(const std::string& name, const std::strin
   CADRE_TRY(folder.unchanged());
   Result<AdapterInfo> info = context_.loop->call([&](Engine& engine) { return engine.load_adapter(*std::move(read)); });
   if (!info.ok()) return info;
+  folder.close();  // a descriptor for each adapter would be many
   from_root_.erase(name);
   from_root_.emplace(name, std::move(folder));
   const double seconds = steady_seconds() - start;

@@ -50,16 +50,23 @@ void refuse(Context& context, Exchange& exchange, ApiError error, std::string_vi
   log_request(context, exchange, error.status, {&why, 1});
 }
 
-void refuse(Context& context, Exchange& exchange, const Refusal& refusal) {
+ApiError to_api_error(const Refusal& refusal) {
   ApiError error = api_error(refusal.status, refusal.message, refusal.code);
   if (!refusal.type.empty()) error.type = refusal.type;
-  if (refusal.www_authenticate.empty()) {
-    return refuse(context, exchange, error, refusal.reason, refusal.retry_after_s);
-  }
+  return error;
+}
+
+HttpHeaders refusal_headers(const Exchange& exchange, const Refusal& refusal) {
   HttpHeaders headers = reply_headers(exchange, "application/json");
-  headers.emplace_back("WWW-Authenticate", refusal.www_authenticate);
+  if (refusal.retry_after_s > 0) headers.emplace_back("Retry-After", std::to_string(refusal.retry_after_s));
+  if (!refusal.www_authenticate.empty()) headers.emplace_back("WWW-Authenticate", refusal.www_authenticate);
+  return headers;
+}
+
+void refuse(Context& context, Exchange& exchange, const Refusal& refusal) {
+  const ApiError error = to_api_error(refusal);
   context.metrics->rejected(refusal.reason);
-  exchange.reply->send(error.status, headers, error.body());
+  exchange.reply->send(error.status, refusal_headers(exchange, refusal), error.body());
   const LogField why("error", error.message);
   log_request(context, exchange, error.status, {&why, 1});
 }

@@ -55,6 +55,8 @@ void answer(Context& context, Exchange& exchange, int status, const std::string&
 void refuse(Context& context, Exchange& exchange, ApiError error, std::string_view reason,
             std::int64_t retry_after_s = 0);
 void refuse(Context& context, Exchange& exchange, const Refusal& refusal);
+ApiError to_api_error(const Refusal& refusal);
+HttpHeaders refusal_headers(const Exchange& exchange, const Refusal& refusal);
 HttpHeaders reply_headers(const Exchange& exchange, std::string_view content_type);
 // The line of a request at its end.
 void log_request(Context& context, const Exchange& exchange, int status, std::span<const LogField> further = {});

@@ -57,6 +57,9 @@ class Server final : public Service {
 
  private:
   Server() = default;
+  const Route* begin(HttpRequest request, Exchange* exchange, std::string* allowed) const;
+  std::optional<Refusal> identify(const Route* route, Exchange* exchange) const;
+  std::optional<HttpHeadRefusal> check_head(const HttpRequest& head);
   void handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
   void dispatch(const Route& route, Exchange exchange);
 
@@ -128,31 +131,54 @@ void Server::dispatch(const Route& route, Exchange exchange) {
   refuse(context, *shared, api_error(503, "the server has too much to do; try again later"), "overloaded", 1);
 }
 
+// The route of a request, and what else of the fixed table has its path.
+const Route* Server::begin(HttpRequest request, Exchange* exchange, std::string* allowed) const {
+  exchange->request = std::move(request);
+  exchange->arrived = steady_seconds();
+  const std::string_view sent = exchange->request.header("X-Request-Id");
+  exchange->id = request_id(sent.empty() ? std::nullopt : std::optional(sent));
+  exchange->route = "other";
+  const bool head = exchange->request.method == "HEAD";
+  const std::string_view method = head ? "GET" : std::string_view(exchange->request.method);
+  const Route* found = nullptr;
+  for (const Route& route : kRoutes) {
+    if (!matches(route, exchange->request.path)) continue;
+    if (route.method == method) found = &route;
+    exchange->route = route.path;
+    *allowed += (allowed->empty() ? "" : ", ") + std::string(route.method);
+  }
+  return found;
+}
+
+// Who may not ask is told nothing, not even which routes there are.
+std::optional<Refusal> Server::identify(const Route* route, Exchange* exchange) const {
+  if (route != nullptr && !route->needs_key) return std::nullopt;
+  const std::string_view authorization = exchange->request.header("Authorization");
+  auto who = context.access->identify(authorization.empty() ? std::nullopt : std::optional(authorization));
+  if (Refusal* refusal = std::get_if<Refusal>(&who)) return std::move(*refusal);
+  exchange->caller = std::get<Caller>(std::move(who));
+  return std::nullopt;
+}
+
+// Before the body is read: whoever has no key costs no memory.
+std::optional<HttpHeadRefusal> Server::check_head(const HttpRequest& head) {
+  Exchange exchange;
+  std::string allowed;
+  const Route* route = begin(head, &exchange, &allowed);
+  const std::optional<Refusal> refusal = identify(route, &exchange);
+  if (!refusal) return std::nullopt;
+  context.metrics->rejected(refusal->reason);
+  const LogField why("error", refusal->message);
+  log_request(context, exchange, refusal->status, {&why, 1});
+  return HttpHeadRefusal{refusal->status, refusal_headers(exchange, *refusal), to_api_error(*refusal).body()};
+}
+
 void Server::handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
   Exchange exchange;
-  exchange.request = std::move(request);
   exchange.reply = reply;
-  exchange.arrived = steady_seconds();
-  const std::string_view sent = exchange.request.header("X-Request-Id");
-  exchange.id = request_id(sent.empty() ? std::nullopt : std::optional(sent));
-  exchange.route = "other";
-  const bool head = exchange.request.method == "HEAD";
-  const std::string_view method = head ? "GET" : std::string_view(exchange.request.method);
-  const Route* found = nullptr;
   std::string allowed;
-  for (const Route& route : kRoutes) {
-    if (!matches(route, exchange.request.path)) continue;
-    if (route.method == method) found = &route;
-    exchange.route = route.path;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
-  }
-  // Who may not ask is told nothing, not even which routes there are.
-  if (found == nullptr || found->needs_key) {
-    const std::string_view authorization = exchange.request.header("Authorization");
-    auto who = context.access->identify(authorization.empty() ? std::nullopt : std::optional(authorization));
-    if (const Refusal* refusal = std::get_if<Refusal>(&who)) return refuse(context, exchange, *refusal);
-    exchange.caller = std::get<Caller>(std::move(who));
-  }
+  const Route* found = begin(std::move(request), &exchange, &allowed);
+  if (const std::optional<Refusal> refusal = identify(found, &exchange)) return refuse(context, exchange, *refusal);
   if (found == nullptr && !allowed.empty()) {
     const std::string body = api_error(405, exchange.request.path + " takes " + allowed).body();
     return answer(context, exchange, 405, body, "application/json", {{"Allow", allowed}});
@@ -210,10 +236,12 @@ Result<std::unique_ptr<Server>> Server::make(ServeOptions options, std::unique_p
   const auto handler = [self = server.get()](HttpRequest request, std::shared_ptr<HttpReply> reply) {
     self->handle(std::move(request), reply);
   };
+  const auto head_check = [self = server.get()](const HttpRequest& head) { return self->check_head(head); };
   const auto error_body = [](int status, std::string_view message) {
     return std::pair(api_error(status, std::string(message)).body(), std::string("application/json"));
   };
-  CADRE_ASSIGN(c.http, HttpServer::listen(c.options.host, c.options.port, c.options.http, handler, error_body));
+  CADRE_ASSIGN(c.http,
+               HttpServer::listen(c.options.host, c.options.port, c.options.http, handler, error_body, head_check));
   c.http->start();
   return server;
 }

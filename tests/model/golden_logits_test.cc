@@ -129,7 +129,7 @@ TEST_P(Golden, OnTheTestDevice) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(golden_models()),
                          [](const testing::TestParamInfo<std::string>& test) { return test.param; });
 
-TEST(Golden, CoversTheFoldersOfTheFamilies) { EXPECT_EQ(golden_models().size(), 21u); }
+TEST(Golden, CoversTheFoldersOfTheFamilies) { EXPECT_EQ(golden_models().size(), 34u); }
 
 // Two ranks in this process, each on its own thread; every rank must give the whole model's logits. Both are open
 // before either runs: one that ran alone would wait for the other for ever.
@@ -173,6 +173,10 @@ TEST(TwoRanks, Qwen3NextTensorParallel) { check_two_ranks("qwen3_next", false); 
 TEST(TwoRanks, Qwen3NextExpertParallel) { check_two_ranks("qwen3_next", true); }
 TEST(TwoRanks, Qwen35MoeTensorParallel) { check_two_ranks("qwen3_5_moe_text", false); }
 TEST(TwoRanks, Lfm2MoeTensorParallel) { check_two_ranks("lfm2_moe", false); }
+TEST(TwoRanks, Llama4TensorParallel) { check_two_ranks("llama4_text", false); }
+TEST(TwoRanks, Llama4ExpertParallel) { check_two_ranks("llama4_text", true); }
+TEST(TwoRanks, Gemma4TensorParallel) { check_two_ranks("gemma4_text", false); }
+TEST(TwoRanks, Gemma4ExpertParallel) { check_two_ranks("gemma4_text", true); }
 
 }  // namespace
 }  // namespace cadre::test

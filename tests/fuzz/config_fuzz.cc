@@ -37,19 +37,30 @@ const std::vector<std::shared_ptr<Checkpoint>>& checkpoints(std::string_view mod
     for (const auto& [family, folder] : {std::pair{"mixtral", "mixtral"},
                                          {"deepseek_v2", "deepseek_v2"},
                                          {"deepseek_v3", "deepseek_v3"},
+                                         {"dots1", "dots1"},
+                                         {"ernie4_5_moe", "ernie4_5_moe"},
+                                         {"flex_olmo", "flex_olmo"},
+                                         {"gemma4_text", "gemma4_text"},
+                                         {"glm4_moe", "glm4_moe"},
                                          {"gpt_oss", "gpt_oss"},
                                          {"granitemoe", "granitemoe"},
                                          {"granitemoehybrid", "granitemoehybrid"},
                                          {"granitemoeshared", "granitemoeshared"},
+                                         {"hunyuan_v1_moe", "hunyuan_v1_moe"},
                                          {"kimi_k2", "deepseek_v3"},
+                                         {"lfm2_moe", "lfm2_moe"},
+                                         {"llama4_text", "llama4_text"},
+                                         {"minimax_m2", "minimax_m2"},
                                          {"nemotron_h", "nemotron_h_groups"},
                                          {"nemotron_h", "nemotron_h_latent"},
                                          {"nemotron_h", "nemotron_h_mlp"},
                                          {"olmoe", "olmoe"},
                                          {"phimoe", "phimoe"},
                                          {"qwen2_moe", "qwen2_moe"},
+                                         {"qwen3_5_moe_text", "qwen3_5_moe_text"},
                                          {"qwen3_moe", "qwen3_moe"},
-                                         {"qwen3_moe", "qwen3_moe_mixed"}}) {
+                                         {"qwen3_moe", "qwen3_moe_mixed"},
+                                         {"qwen3_next", "qwen3_next"}}) {
       auto checkpoint = Checkpoint::open(std::string(CADRE_GOLDENS "/models/") + folder);
       require(checkpoint.ok());
       opened[family].push_back(*checkpoint);

@@ -163,7 +163,7 @@ TEST(Config, RotationsThatAreNotFinite) {
               FailsWith(Code::kInvalidFile, "beta_fast"));
   EXPECT_THAT(rope(R"({"rope_type": "default", "rope_theta": 0})"), FailsWith(Code::kInvalidFile, "rope_theta"));
   EXPECT_THAT(rope(R"({"rope_type": "default", "rope_theta": Infinity})"), FailsWith(Code::kInvalidFile, "rope_theta"));
-  EXPECT_THAT(rope(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4})"),
+  EXPECT_THAT(rope(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 3})"),
               FailsWith(Code::kInvalidFile, "high_freq_factor"));
   EXPECT_THAT(rope(R"({"rope_type": "longrope", "factor": 4, "short_factor": [1, 1], "long_factor": [1, 1]})"),
               FailsWith(Code::kInvalidFile, "'rope_parameters.short_factor' has 2 values, want 8"));
@@ -210,6 +210,12 @@ TEST(Config, HugeNumbersEndAtOnce) {
        {"num_hidden_layers", "n_routed_experts", "num_attention_heads", "q_lora_rank", "kv_lora_rank",
         "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_group", "topk_group", "n_shared_experts",
         "first_k_dense_replace", "intermediate_size", "num_nextn_predict_layers"}},
+      {"gemma4_text",
+       {"num_hidden_layers", "num_experts", "top_k_experts", "moe_intermediate_size", "intermediate_size",
+        "num_attention_heads", "num_key_value_heads", "head_dim"}},
+      {"llama4_text",
+       {"num_hidden_layers", "num_local_experts", "num_experts_per_tok", "intermediate_size", "num_attention_heads",
+        "num_key_value_heads", "head_dim"}},
       {"gpt_oss", {"num_hidden_layers", "num_local_experts", "intermediate_size", "num_attention_heads", "head_dim"}},
       {"granitemoe", {"num_hidden_layers", "num_local_experts", "intermediate_size", "num_key_value_heads"}},
       {"granitemoehybrid",
@@ -257,7 +263,7 @@ TEST(Config, HugeNumbersEndAtOnce) {
 // All at once, so that sizes meet in products and sums.
 TEST(Config, HugeNumbersTogether) {
   for (const char* model : {"qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "nemotron_h", "deepseek_v2", "deepseek_v3",
-                            "gpt_oss", "granitemoeshared", "granitemoehybrid"}) {
+                            "gpt_oss", "granitemoeshared", "granitemoehybrid", "llama4_text", "gemma4_text"}) {
     for (const std::int64_t huge : {std::int64_t{65536}, std::int64_t{1} << 20, (std::int64_t{1} << 31) - 1}) {
       Changed changed(model);
       const Json config = Json::parse_file((golden_dir(model) / "config.json").string()).value();

@@ -227,6 +227,34 @@ TEST(Quantised, Fp8OfDeepseek) {
 // Blocks that end within the matrices, in both directions, and scales of 16 bits.
 TEST(Quantised, Fp8WithPartialBlocks) { expect_same_bits(fp8("deepseek_v3", 20, 48, DType::kBF16), {}, "cpu_vector"); }
 
+// As transformers 5 saves it: the experts of a layer in one tensor, their scales in another.
+TEST(Quantised, Fp8Stacked) {
+  Pair pair = fp8("deepseek_v3", 8, 16, DType::kF32);
+  ModelFiles& files = pair.quantised;
+  for (const std::string module : {"model.layers.1.mlp.experts.", "model.layers.2.mlp.experts."}) {
+    for (const char* suffix : {"", "_scale_inv"}) {
+      HostTensor up, down;
+      for (int e = 0; e < 16; ++e) {
+        const auto append = [&](const char* name, HostTensor& to, std::int64_t parts) {
+          const auto node =
+              files.tensors.extract(module + std::to_string(e) + "." + name + "_proj.weight" + std::string(suffix));
+          ASSERT_FALSE(node.empty());
+          const HostTensor& from = node.mapped();
+          to.dtype = from.dtype;
+          to.shape = {16, parts * from.shape[0], from.shape[1]};
+          to.bytes.insert(to.bytes.end(), from.bytes.begin(), from.bytes.end());
+        };
+        append("gate", up, 2);
+        append("up", up, 2);
+        append("down", down, 1);
+      }
+      files.tensors[module + "gate_up_proj" + suffix] = up;
+      files.tensors[module + "down_proj" + suffix] = down;
+    }
+  }
+  expect_same_bits(pair, {}, "cpu_vector");
+}
+
 TEST(Quantised, Mxfp4OfGptOss) { expect_same_bits(mxfp4(), {}, ""); }
 
 // What transformers' dequantisation gives, bit by bit, for codes of every kind under three factors.
@@ -262,6 +290,36 @@ TEST(Quantised, NumbersOfTransformers) {
       EXPECT_EQ(got[static_cast<std::size_t>(kAt[k])], cases[i].second[k]) << cases[i].first << " code " << kAt[k];
     }
   }
+}
+
+// The same of MXFP4: the low half first, small scales down to numbers that are not normal.
+TEST(Quantised, NumbersOfTransformersInMxfp4) {
+  const TempDir dir;
+  std::vector<std::uint8_t> codes(3 * 16);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i % 16);
+  codes[8] = 0x98;
+  ModelFiles files;
+  files.tensors["w_blocks"] = host(DType::kU8, {1, 3, 1, 16}, codes);
+  files.tensors["w_scales"] = host(DType::kU8, {1, 3, 1}, std::vector<std::uint8_t>{0, 1, 100});
+  files.write_weights(dir / "model.safetensors");
+  const std::vector<std::int64_t> shape = {1, 3, 32};
+  const auto tensor =
+      QuantisedTensor::open(Checkpoint::open(dir.path()).value(), {.method = Quantisation::Method::kMxfp4}, "w", shape);
+  ASSERT_THAT(tensor, Succeeds());
+  std::vector<std::uint16_t> got(3 * 32);
+  ASSERT_THAT(tensor->read(0, got.data()), Succeeds());
+  const std::array<std::array<std::uint16_t, 8>, 3> want = {
+      {{0, 0x20, 0x40, 0x60, 0x80, 0xc0, 0x100, 0x140},
+       {0, 0x40, 0x80, 0xc0, 0x100, 0x140, 0x180, 0x1c0},
+       {0, 0x3180, 0x3200, 0x3240, 0x3280, 0x32c0, 0x3300, 0x3340}}};
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t code = 0; code < 8; ++code) {
+      EXPECT_EQ(got[32 * row + 2 * code], want[row][code]) << row << " code " << code;
+      EXPECT_EQ(got[32 * row + 2 * code + 1], 0) << row << " code " << code;
+    }
+  }
+  EXPECT_EQ(got[16], 0x8000);
+  EXPECT_EQ(got[17], 0x8020);
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const fs::path& dir, std::int64_t memory_limit = 0) {
@@ -308,6 +366,21 @@ TEST(Quantised, PlansReadNoWeights) {
   EXPECT_THAT(Model::load(options), FailsWith(Code::kInvalidFile, "is not finite"));
   options.shapes_only = true;
   EXPECT_THAT(Model::load(options), Succeeds());
+}
+
+// Experts are read when a backend asks for them; --check-weights reads them at once.
+TEST(Quantised, ExpertsAreReadWhenAskedFor) {
+  const TempDir dir;
+  Pair pair = fp8("deepseek_v3", 128, 128, DType::kF32);
+  pair.quantised.tensors.at("model.layers.2.mlp.experts.9.down_proj.weight").bytes[3] = std::byte{0x7f};
+  pair.quantised.write(dir.path());
+  ModelOptions options;
+  options.dir = dir.path();
+  options.device = make_cpu_device();
+  EXPECT_THAT(Model::load(options), Succeeds());
+  EXPECT_THAT(open_golden({.model_dir = dir.path()}), FailsWith(Code::kInvalidFile, "experts.9.down_proj.weight"));
+  options.check_weights = true;
+  EXPECT_THAT(Model::load(options), FailsWith(Code::kInvalidFile, "experts.9.down_proj.weight"));
 }
 
 class Damaged : public testing::Test {

@@ -1,5 +1,8 @@
 // Multimodal checkpoints: the text part runs under every way of naming it, the rest is counted and left alone.
+#include <cadre/engine.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "model/golden.h"
 #include "model/model_files.h"
@@ -76,6 +79,25 @@ TEST_P(Wrapper, GivesTheTextPartsAnswers) {
   EXPECT_EQ(std::count(notes.begin(), notes.end(), '\n'), 1) << notes;
 }
 
+// What is not read is not counted either.
+TEST_P(Wrapper, MemoryIsTheTextParts) {
+  const auto open = [](const fs::path& dir) {
+    EngineOptions options;
+    options.model_dir = dir;
+    options.need_tokenizer = false;
+    options.threads = 1;
+    options.max_num_seqs = 1;
+    options.backend = {.kind = PolicyKind::kRequire, .names = {"cpu_reference"}};
+    return Engine::open(options);
+  };
+  wrapped().write(dir_.path());
+  const auto whole = open(dir_.path()), text = open(golden_dir(GetParam().model));
+  ASSERT_THAT(whole, Succeeds());
+  ASSERT_THAT(text, Succeeds());
+  EXPECT_EQ((*whole)->memory().weights, (*text)->memory().weights);
+  EXPECT_EQ((*whole)->model_type(), (*text)->model_type());
+}
+
 // An adapter made for the wrapper also serves the text model exported alone.
 TEST_P(Wrapper, AdaptersServeTheTextModelAlone) {
   const Style& style = GetParam();
@@ -107,6 +129,20 @@ INSTANTIATE_TEST_SUITE_P(Styles, Wrapper,
                                                "lm_head.",
                                                {"model.visual.blocks.0.norm.weight", "model.visual.merger.bias",
                                                 "mtp.fc.weight"}},
+                                         Style{"llama4",
+                                               "llama4_text",
+                                               "llama4",
+                                               "text_config",
+                                               "language_model.model.",
+                                               "language_model.lm_head.",
+                                               {"vision_model.a", "multi_modal_projector.b.weight"}},
+                                         Style{"gemma4",
+                                               "gemma4_text",
+                                               "gemma4",
+                                               "text_config",
+                                               "model.language_model.",
+                                               "lm_head.",
+                                               {"model.vision_tower.a", "model.embed_vision.b", "model.audio_tower.c"}},
                                          Style{"kimi_vl",
                                                "deepseek_v3",
                                                "kimi_vl",

@@ -26,7 +26,9 @@ run   | libyaml-cpp-dev    | 0.7  | configuration files of the server
 run   | libssl-dev         | 3.0  | SHA-256 and random numbers for the server's keys
 test  | libgtest-dev       | 1.12 | the framework of the tests
 test  | libgmock-dev       | 1.12 | matchers of the tests
-tools | python3            | 3.9  | runs the comparison of chat templates with Jinja2
+tools | python3            | 3.10 | runs the comparison of chat templates with Jinja2, and the tests of the programs
+tools | python3-venv       | 3.10 | installs the official client of OpenAI's interface for its test
+tools | curl               | -    | runs the examples of the documentation
 tools | python3-jinja2     | 3    | what chat templates are compared with
 tools | clang-19           | -    | the build with address and undefined-behaviour sanitizers
 tools | libclang-rt-19-dev | -    | the sanitizers and the fuzzer of clang-19

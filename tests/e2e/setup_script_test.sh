@@ -49,7 +49,7 @@ ln -s "$(type -P cp)" "$dir/bin/cp"
 
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libsimdjson-dev libcli11-dev libpcre2-dev libutf8proc-dev
   libxxhash-dev libboost1.81-dev libboost1.83-dev prometheus-cpp-dev libyaml-cpp-dev libssl-dev libgtest-dev
-  libgmock-dev python3 python3-jinja2 clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
+  libgmock-dev python3 python3-venv curl python3-jinja2 clang-19 libclang-rt-19-dev llvm-19 clang-format-19 clang-tidy-19)
 declare -A version=([g++]=4:12.2.0-3 [cmake]=3.25.1-1 [nlohmann-json3-dev]=3.11.2-2)
 fresh_machine() {
   rm -f "$dir"/installed/* "$dir"/offered/* "$dir/calls" "$dir/bin/sudo"

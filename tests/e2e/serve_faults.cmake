@@ -2,7 +2,10 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(TARGET cadre AND Python3_FOUND)
   set(serve_args --binary $<TARGET_FILE:cadre> --source ${PROJECT_SOURCE_DIR})
-  foreach(name Shutdown Folder Requests Clients)
+  add_test(NAME serve_clients
+    COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/serve_clients_test.py ${serve_args})
+  set_tests_properties(serve_clients PROPERTIES TIMEOUT 300)
+  foreach(name Shutdown Folder Requests)
     string(TOLOWER ${name} lower)
     add_test(NAME serve_faults_${lower}
       COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/serve_faults_test.py ${serve_args} ${name})

@@ -217,6 +217,7 @@ class Signals(ServeTest):
                 self.stream(server)
             server.signal(first)
             server.wait_for("shutting down")
+            time.sleep(0.7)  # sooner it would count as the same wish
             server.signal(second)
             self.assertEqual(server.end(), 128 + second)
             self.assertIn("stopped at once", server.text())

@@ -102,7 +102,9 @@ TEST(Reselection, WhatFailsLeavesEverythingAsItWas) {
       freed += taken.back().bytes();
       taken.pop_back();
     }
-    const auto loaded = set.load(**runner, source("experts"));
+    const auto read = set.read((*runner)->model(), source("experts"));
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    const auto loaded = set.load(**runner, *read);
     taken.clear();
     EXPECT_EQ(logits(""), base);
     EXPECT_EQ(logits("attn"), attn);

@@ -118,6 +118,11 @@ Status read_expert_groups(const Json& json, LayerSpec& spec) {
 }
 
 Status build_deepseek(Builder& b, Network& network, const DeepseekModel& m) {
+  DenseFirst feed{.spec = m.experts,
+                  .dense_size = m.dense_size,
+                  .selection_bias = "gate.e_score_correction_bias",
+                  .bias = m.mlp_bias};
+  for (std::int64_t i = 0; i < m.layers; ++i) feed.sparse.push_back(i >= m.first_dense);
   return build_decoder(
       b, network,
       {.attention =
@@ -126,27 +131,8 @@ Status build_deepseek(Builder& b, Network& network, const DeepseekModel& m) {
              attention.module = prefix + ".self_attn";
              return make_mla(b, attention);
            },
-       .feed_forward = [&](int layer, const std::string& prefix) -> Result<std::unique_ptr<Mixer>> {
-         const std::string mlp = prefix + ".mlp";
-         MlpOptions dense{.module = mlp,
-                          .hidden = m.experts.hidden,
-                          .intermediate = m.dense_size,
-                          .activation = m.experts.activation,
-                          .bias = m.mlp_bias};
-         if (layer < m.first_dense) return make_mlp(b, dense);
-         MoeOptions o{
-             .layer = layer,
-             .spec = m.experts,
-             .router = mlp + ".gate",
-             .selection_bias = mlp + ".gate.e_score_correction_bias",
-             .experts = {.module = mlp + ".experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"}};
-         if (m.experts.shared_experts > 0) {
-           dense.module = mlp + ".shared_experts";
-           dense.intermediate = m.experts.shared_intermediate;
-           o.shared = dense;
-         }
-         return make_moe(b, o);
-       },
+       .feed_forward = [&](int layer,
+                           const std::string& prefix) { return make_dense_first(b, feed, layer, prefix + ".mlp"); },
        .layers = m.layers});
 }
 

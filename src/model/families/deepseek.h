@@ -2,8 +2,7 @@
 #pragma once
 
 #include "model/blocks/mla.h"
-#include "model/blocks/moe_mixer.h"
-#include "model/families/decoder.h"
+#include "model/families/dense_first.h"
 
 namespace cadre {
 

@@ -8,28 +8,6 @@
 namespace cadre {
 namespace {
 
-// Which layers slide; every second one, from the first, where the config does not say.
-Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t layers) {
-  std::vector<bool> sliding;
-  if (!json.has("layer_types")) {
-    for (std::int64_t i = 0; i < layers; ++i) sliding.push_back(i % 2 == 0);
-    return sliding;
-  }
-  CADRE_ASSIGN(const std::vector<std::string> types, json.get_string_list("layer_types"));
-  for (const std::string& type : types) {
-    if (type != "sliding_attention" && type != "full_attention") {
-      return error(Code::kUnsupported, json.where("layer_types"), " has '", type,
-                   "', want sliding_attention or full_attention");
-    }
-    sliding.push_back(type == "sliding_attention");
-  }
-  if (static_cast<std::int64_t>(types.size()) != layers) {
-    return error(Code::kInvalidFile, json.where("layer_types"), " has ", types.size(), " layers, want ", layers,
-                 " as num_hidden_layers says");
-  }
-  return sliding;
-}
-
 Result<LayerSpec> read_experts(const ModelConfig& c) {
   const Json& json = c.json;
   LayerSpec spec;
@@ -56,7 +34,9 @@ Result<LayerSpec> read_experts(const ModelConfig& c) {
 Status build_gpt_oss(Builder& b, Network& network) {
   const Json& json = b.config.json;
   CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}, 1, kMaxLayers));
-  CADRE_ASSIGN(const std::vector<bool> sliding, read_sliding_layers(json, layers));
+  // Every second one, from the first, where the config does not say.
+  CADRE_ASSIGN(const std::vector<bool> sliding,
+               read_sliding_layers(json, layers, [](std::int64_t layer) { return layer % 2 == 0; }));
   CADRE_ASSIGN(const std::int64_t window, read_sliding_window(json));
   CADRE_TRY(json.get_double("rms_norm_eps").status());  // the default of other families is another
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));

@@ -136,10 +136,6 @@ Status Engine::Impl::open(EngineOptions o) {
                      limits.max_logit_rows * model->config().vocab * static_cast<std::int64_t>(2 * sizeof(float));
   CADRE_TRY(check_memory(memory, limit));
   if (!memory.note.empty()) notes.push_back(memory.note);
-  if (const std::int64_t context = model->config().max_context; memory.max_model_len > context) {
-    notes.push_back("max_model_len is " + std::to_string(memory.max_model_len) + ", and the model was made for " +
-                    std::to_string(context) + " tokens; answers may get worse beyond");
-  }
   for (const std::string& note : model->notes()) notes.push_back(note);
   CADRE_ASSIGN(runner, Runner::make(std::move(model), limits, nullptr));
   CADRE_TRY(adapters->attach(*runner));

@@ -63,7 +63,7 @@ Result<std::string> Prompts::chat_text(const ChatInput& chat, const Templates* a
   if (chosen == nullptr) {
     return error(Code::kUnsupported, "the model has no chat template (chat_template.jinja, or chat_template in ",
                  "tokenizer_config.json); give the prompt as text, as the model was trained on it (--prompt, ",
-                 "/v1/completions)");
+                 "the completions route)");
   }
   if (!special_tokens_.ok()) return special_tokens_.status();
   RenderInput input;

@@ -165,7 +165,7 @@ void load_adapter(Context& context, AdapterRoom& room, Exchange exchange) {
   const Result<AdapterInfo> info = room.load(*request);
   if (!info.ok()) {
     context.metrics->adapter_load_failed();
-    return refuse(context, exchange, api_error(info.status()), "adapter");
+    return refuse(context, exchange, to_api_error(exchange, info.status()), "adapter");
   }
   answer(context, exchange, 200,
          Json::object({{"message", "Success: LoRA adapter '" + info->name + "' added successfully."},
@@ -184,7 +184,7 @@ void unload_adapter(Context& context, AdapterRoom& room, Exchange exchange) {
   const ApiResult<UnloadAdapterRequest> request = parse_unload_adapter_request(exchange.request.body);
   if (!request.ok()) return refuse(context, exchange, request.error(), "invalid");
   const Status status = room.unload(request->name);
-  if (!status.ok()) return refuse(context, exchange, api_error(status), "adapter");
+  if (!status.ok()) return refuse(context, exchange, to_api_error(exchange, status), "adapter");
   answer(context, exchange, 200,
          Json::object({{"message", "Success: LoRA adapter '" + request->name + "' removed successfully."}}).dump());
 }

@@ -40,14 +40,19 @@ void answer(Context& context, Exchange& exchange, int status, const std::string&
   log_request(context, exchange, status);
 }
 
-void refuse(Context& context, Exchange& exchange, ApiError error, std::string_view reason, std::int64_t retry_after_s) {
-  if (exchange.caller.grant == nullptr || !exchange.caller.is_admin()) error.message = without_paths(error.message);
+void refuse(Context& context, Exchange& exchange, const ApiError& error, std::string_view reason,
+            std::int64_t retry_after_s) {
   HttpHeaders headers = reply_headers(exchange, "application/json");
   if (retry_after_s > 0) headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   context.metrics->rejected(reason);
   exchange.reply->send(error.status, headers, error.body());
   const LogField why("error", error.message);
   log_request(context, exchange, error.status, {&why, 1});
+}
+
+ApiError to_api_error(const Exchange& exchange, const Status& status) {
+  const bool admin = exchange.caller.grant != nullptr && exchange.caller.is_admin();
+  return api_error(admin ? status : Status(status.code(), without_paths(status.message())));
 }
 
 ApiError to_api_error(const Refusal& refusal) {

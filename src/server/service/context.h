@@ -51,11 +51,12 @@ double steady_seconds();
 // Answers, counts and logs.
 void answer(Context& context, Exchange& exchange, int status, const std::string& body,
             std::string_view content_type = "application/json", HttpHeaders further = {});
-// Paths in the message are for the operator only; others read it without.
-void refuse(Context& context, Exchange& exchange, ApiError error, std::string_view reason,
+void refuse(Context& context, Exchange& exchange, const ApiError& error, std::string_view reason,
             std::int64_t retry_after_s = 0);
 void refuse(Context& context, Exchange& exchange, const Refusal& refusal);
 ApiError to_api_error(const Refusal& refusal);
+// Paths in the message are for the operator only; others read it without.
+ApiError to_api_error(const Exchange& exchange, const Status& status);
 HttpHeaders refusal_headers(const Exchange& exchange, const Refusal& refusal);
 HttpHeaders reply_headers(const Exchange& exchange, std::string_view content_type);
 // The line of a request at its end.

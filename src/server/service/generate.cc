@@ -19,7 +19,7 @@ ApiError too_long(const Exchange& exchange, const std::string& message) {
 }
 
 ApiError submit_error(const Exchange& exchange, const Status& why) {
-  return why.code() == Code::kLimitExceeded ? too_long(exchange, why.message()) : api_error(why);
+  return why.code() == Code::kLimitExceeded ? too_long(exchange, why.message()) : to_api_error(exchange, why);
 }
 
 Event without_paths(Event event) {

@@ -73,9 +73,9 @@ void tokenize(Context& context, Exchange exchange) {
   } else {
     text = std::get<std::string>(request->input);
   }
-  if (!text.ok()) return refuse(context, exchange, api_error(text.status()), "invalid");
+  if (!text.ok()) return refuse(context, exchange, to_api_error(exchange, text.status()), "invalid");
   const Result<std::vector<std::int32_t>> ids = context.engine().encode(*text, request->add_special_tokens);
-  if (!ids.ok()) return refuse(context, exchange, api_error(ids.status()), "invalid");
+  if (!ids.ok()) return refuse(context, exchange, to_api_error(exchange, ids.status()), "invalid");
   std::optional<std::vector<std::string>> texts;
   if (request->return_token_strs) {
     texts.emplace();
@@ -95,7 +95,7 @@ void detokenize(Context& context, Exchange exchange) {
   const ApiResult<AdapterRef> adapter = find_model(context, exchange.caller, request->model);
   if (!adapter.ok()) return refuse(context, exchange, adapter.error(), "not_found");
   const Result<std::string> text = context.engine().decode(request->tokens, /*skip_special_tokens=*/false);
-  if (!text.ok()) return refuse(context, exchange, api_error(text.status()), "invalid");
+  if (!text.ok()) return refuse(context, exchange, to_api_error(exchange, text.status()), "invalid");
   answer(context, exchange, 200, detokenize_body(*text));
 }
 

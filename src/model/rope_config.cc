@@ -59,6 +59,11 @@ Status make_linear(const Source& s, RopeConfig& out) {
 }
 
 Status make_dynamic(const Source& s, RopeConfig& out) {
+  // Hunyuan's own variant, which changes the base once and for all.
+  if (s.fields.has("alpha")) {
+    return error(Code::kUnsupported, s.fields.where("alpha"), ": rotary embeddings of type dynamic with an alpha are ",
+                 "not supported");
+  }
   CADRE_ASSIGN(out.rope.factor, read_positive(s.fields, "factor"));
   out.rope.length = Rope::Length::kDynamic;
   out.inv_freq = plain(s);

@@ -158,6 +158,7 @@ TEST(Config, RotationsThatAreNotFinite) {
               FailsWith(Code::kInvalidFile, "'rope_parameters.factor' is 0"));
   EXPECT_THAT(rope(R"({"rope_type": "linear"})"), FailsWith(Code::kInvalidFile, "'rope_parameters.factor'"));
   EXPECT_THAT(rope(R"({"rope_type": "dynamic", "factor": -2})"), FailsWith(Code::kInvalidFile, "is -2"));
+  EXPECT_THAT(rope(R"({"rope_type": "dynamic", "factor": 1, "alpha": 1000})"), FailsWith(Code::kUnsupported, "alpha"));
   EXPECT_THAT(rope(R"({"rope_type": "yarn", "factor": NaN})"), FailsWith(Code::kInvalidFile, "factor"));
   EXPECT_THAT(rope(R"({"rope_type": "yarn", "factor": 4, "beta_fast": 0})"),
               FailsWith(Code::kInvalidFile, "beta_fast"));

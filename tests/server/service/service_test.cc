@@ -221,8 +221,9 @@ TEST(Service, AdaptersComeFromTheirFolderOnly) {
     EXPECT_EQ(load("x", "spanish").status, 409);
     EXPECT_EQ(load("x", "spanish", R"(, "load_inplace": true)").status, 200);
     EXPECT_EQ(load("demo", "spanish").status, 409) << "the base model's name";
-    for (const std::string path :
-         {"../elements", "/etc", "spanish/../../x", "", ".", "nothing", demo("/adapters/elements").c_str()}) {
+    const std::vector<std::string> outside = {"../elements", "/etc",    "spanish/../../x",         "",
+                                              ".",           "nothing", demo("/adapters/elements")};
+    for (const std::string& path : outside) {
       const HttpAnswer answer = load("y", path);
       EXPECT_GE(answer.status, 400) << path;
       EXPECT_LT(answer.status, 500) << path;

@@ -109,10 +109,6 @@ input_tests() {
     sed -n 's/^ *Test *#[0-9]*: //p'
 }
 
-# Precompiled headers make a whole build shorter, and are in the way of ccache, which makes later ones shorter.
-pch=()
-if [[ -z $(ccache_options) ]]; then pch=(-DCADRE_PCH=ON); fi
-
 # build PRESET [TARGET]: configures and builds; a failure is recorded and returned. A target that the project does not
 # have is the same as none: everything is built.
 build() {
@@ -121,7 +117,7 @@ build() {
   mkdir -p "$dir"
   : >"$log"
   say "$preset: building with $(cores) jobs (log: $log)"
-  if configure_logged "$log" "$preset" "$dir" "${pch[@]}"; then
+  if configure_logged "$log" "$preset" "$dir"; then
     if (($#)) && ! cmake --build "$dir" --target help 2>/dev/null | grep -q "^$1: "; then shift; fi
     if ! build_logged "$log" "$dir" "$@"; then
       record failed "build of $preset" "see $log"

@@ -63,13 +63,6 @@ function(cadre_test name)
     GTest::gmock GTest::gtest_main)
   # Nothing measures the tests' own code, and they are a third of the build.
   target_compile_options(test_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(CADRE_PCH)
-    target_precompile_headers(test_${name} REUSE_FROM cadre_test_pch)
-    # g++ 12 sees overlaps in std::string that are not there, once its headers are precompiled. Other builds watch.
-    target_compile_options(test_${name} PRIVATE
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)
-  endif()
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
   add_dependencies(test_${name} cadre_goldens)

@@ -1,8 +1,9 @@
 // PrefixCache: what was computed of earlier prompts and answers, page by page, for sequences that begin alike.
 //
-// A tree for each (adapter version, salt of the request): a node is one full page of tokens after its parent's. Tokens
-// are compared, not hashes of them, so nobody can make a collision. Recurrent layers cannot go back to an earlier
-// position, so where a model has them a node is a place to start from only if it also has a snapshot of that state.
+// A tree for each (adapter version, salt of the request, generation of the backends): a node is one full page of tokens
+// after its parent's. Tokens are compared, not hashes of them, so nobody can make a collision. Recurrent layers cannot
+// go back to an earlier position, so where a model has them a node is a place to start from only if it also has a
+// snapshot of that state.
 #pragma once
 
 #include <array>
@@ -24,6 +25,7 @@ class PrefixCache {
   struct Key {
     std::uint64_t adapter_version = 0;  // 0: the base model
     std::string salt;
+    std::uint64_t generation = 0;  // Model::generation
     auto operator<=>(const Key&) const = default;
   };
   struct Node;

@@ -106,7 +106,8 @@ bool Scheduler::try_admit(Sequence& sequence) {
   PrefixCache::Match match;
   const bool caching = options_.prefix_caching && !keep_all_ && !ask.prompt_logprobs;
   if (caching) {
-    const PrefixCache::Key key{ask.adapter == nullptr ? 0 : ask.adapter->info.version, ask.cache_salt};
+    const PrefixCache::Key key{ask.adapter == nullptr ? 0 : ask.adapter->info.version, ask.cache_salt,
+                               runner_.model().generation()};
     // One token at least is computed: its logits are wanted.
     match = cache_.find(key, sequence.ids(), length - 1);
   }
@@ -373,11 +374,8 @@ void Scheduler::ran(const std::vector<Part>& parts) {
     s.computed = std::max(s.computed, s.state.length);
     s.flow->served += static_cast<double>(s.computed - before);
     rows_ += part.rows;
-    if (s.started()) {
-      if (part.rows > 1) prompt_rows_ += part.rows;  // computed again after it gave way
-    } else {
-      prompt_rows_ += part.rows;
-    }
+    // Several rows of one that has begun to answer: computed again after it gave way.
+    if (!s.started() || part.rows > 1) prompt_rows_ += part.rows;
     if (part.draws) ++generated_;
     if (s.node == nullptr) continue;
     while ((s.cached_pages + 1) * kPageSize <= s.state.length) {

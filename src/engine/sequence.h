@@ -6,6 +6,7 @@
 #include <chrono>
 #include <span>
 
+#include "base/result.h"
 #include "engine/fair_share.h"
 #include "engine/loaded_adapter.h"
 #include "engine/prefix_cache.h"
@@ -42,7 +43,12 @@ class Sequence {
     return std::span(ids_).subspan(static_cast<std::size_t>(state.length));
   }
   std::int64_t prompt_tokens() const { return prompt_; }
-  std::int32_t slot() const { return ask_.adapter == nullptr ? -1 : ask_.adapter->info.slot; }
+  // Of its adapter, which must be in one: -1 is the base model, and nothing else may become it.
+  std::int32_t slot() const {
+    if (ask_.adapter == nullptr) return -1;
+    CADRE_CHECK(ask_.adapter->info.slot >= 0, "a sequence runs without its adapter");
+    return ask_.adapter->info.slot;
+  }
   bool started() const { return static_cast<std::int64_t>(ids_.size()) > prompt_; }  // has drawn a token
   bool late(std::chrono::steady_clock::time_point now) const { return deadline_ && now >= *deadline_; }
   // Whether the logits of the prompt's rows are wanted for those still to be computed.

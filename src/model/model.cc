@@ -43,6 +43,14 @@ std::string memory_note(const Quantisation& quantisation, const Checkpoint& chec
          ") and BF16 in memory: " + size(static_cast<double>(bytes));
 }
 
+std::map<int, std::string> backend_by_layer(const std::vector<LayerSelection>& selections) {
+  std::map<int, std::string> out;
+  for (const LayerSelection& group : selections) {
+    for (const int layer : group.layers) out[layer] = group.selection.chosen;
+  }
+  return out;
+}
+
 // What a packed copy of one layer's experts takes beyond the pages that it replaces, on this rank.
 std::int64_t beside_source(const MoeAdmission& admission) {
   const LayerSpec& spec = admission.spec();
@@ -260,6 +268,7 @@ Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOpti
 }
 
 void Model::exchange(PreparedModel& prepared) {
+  if (backend_by_layer(selections_) != backend_by_layer(prepared.selections)) ++generation_;
   earlier_times_ = moe_times();
   for (MoeLayer& layer : builder_->moe_layers) layer.mixer->reset_time();
   for (auto& [mixer, experts] : prepared.experts) mixer->swap_experts(experts);

@@ -78,6 +78,8 @@ class Model {
   // use, between batches. The slots of what comes in are empty; what goes out keeps its adapters, for exchanging back.
   Result<PreparedModel> make_prepared(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan);
   void exchange(PreparedModel& prepared);
+  // Grows with every exchange that gives a layer another backend: what that computed is not what this one would have.
+  std::uint64_t generation() const { return generation_; }
   // Bytes that packed copies of the experts take beyond the file's pages that they replace.
   std::int64_t packed_bytes() const { return packed_bytes_; }
   const std::vector<LayerSelection>& selections() const { return selections_; }
@@ -127,6 +129,7 @@ class Model {
   std::vector<LayerSelection> selections_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t packed_bytes_ = 0;
+  std::uint64_t generation_ = 0;
   std::map<std::string, MoeTime> earlier_times_;  // of selections that were exchanged
   std::vector<std::string> notes_;
 };

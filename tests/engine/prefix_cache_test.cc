@@ -65,6 +65,10 @@ TEST_F(PrefixCacheTest, WholePagesOfTheSameVersionAndSaltAreShared) {
     EXPECT_NE(b.state.pages[2], a.state.pages[2]) << "what grows is its own";
     EXPECT_EQ(other.start({.adapter_version = 1}, tokens(40)), 0);
     EXPECT_EQ(salted.start({.salt = "x"}, tokens(40)), 0);
+    // Nor is what other backends computed.
+    const PrefixCache::Match after = cache.find({.generation = 1}, tokens(40), 39);
+    EXPECT_EQ(after.common, 0);
+    cache.leave(after.at);
     EXPECT_EQ(cache.idle_pages(), 0);
     for (Walker* w : {&a, &b, &other, &salted}) w->stop();
     EXPECT_EQ(cache.idle_pages(), 6);

@@ -13,7 +13,8 @@ class Attention final : public Mixer {
     const std::int64_t rows = x.dim(0);
     const AttentionOptions& o = options_;
     View q = q_.forward(step, x), k = k_.forward(step, x);
-    View v = o.keys_are_values ? copy(step, k) : v_.forward(step, x), gate;
+    View v = o.keys_are_values ? step.alloc({rows, k.dim(1)}) : v_.forward(step, x), gate;
+    if (o.keys_are_values) step.ops.copy(step.exec, v, k);
     if (o.clip_qkv > 0) {
       for (const View& part : {q, k, v}) step.ops.clamp(step.exec, part, o.clip_qkv);
     }
@@ -89,12 +90,6 @@ class Attention final : public Mixer {
   void normalise(const Step& step, View q, View k) const {
     step.ops.rms_norm(step.exec, q, q, q_norm_.weight, options_.norm_eps);
     step.ops.rms_norm(step.exec, k, k, k_norm_.weight, options_.norm_eps);
-  }
-
-  static View copy(const Step& step, View from) {
-    const View to = step.alloc({from.dim(0), from.dim(1)});
-    step.exec.launch([from, to] { copy_dense(from, to.data); });
-    return to;
   }
 
   AttentionOptions options_;

@@ -53,6 +53,7 @@ enum class WeightScheme : std::uint8_t { kPlain, kBlockScaled };
 struct RoutingSpec {
   Routing kind = Routing::kSoftmaxTopK;
   bool renormalize = false;       // w /= sum(w)
+  float sum_epsilon = 0.0f;       // added to that sum: LFM2's 1e-6
   float scale = 1.0f;             // routed_scaling_factor, applied last, with or without renormalisation
   bool selection_bias = false;    // e_score_correction_bias: moves the choice, never the weight
   bool per_expert_scale = false;  // Gemma 4: w *= scale[expert]

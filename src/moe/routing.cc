@@ -110,7 +110,7 @@ void route_row(const RoutingSpec& spec, const float* z, const float* bias, const
     for (int j = 0; j < k; ++j) weights[j] = score[ids[j]];
     if (spec.kind == Routing::kTopKSoftmax) softmax(weights, k, weights);
     if (spec.renormalize) {
-      float sum = 0;
+      float sum = spec.sum_epsilon;
       for (int j = 0; j < k; ++j) sum += weights[j];
       // All weights can underflow to zero only in sigmoid routing; the published code guards with this epsilon.
       if (spec.kind == Routing::kSigmoidTopK) sum += 1e-20f;

@@ -36,9 +36,15 @@ Status validate(const LayerSpec& s) {
   if (!(a.limit > 0)) return bad(kWhat, "activation.limit", a.limit, "a number above 0");
   const RoutingSpec& r = s.routing;
   if (!std::isfinite(r.scale)) return bad(kWhat, "routing.scale", r.scale, "a finite number");
+  if (!(r.sum_epsilon >= 0 && r.sum_epsilon <= 1)) {
+    return bad(kWhat, "routing.sum_epsilon", r.sum_epsilon, "a number from 0 to 1");
+  }
   CADRE_TRY(in_range(kWhat, "routing.groups", r.groups, 1, s.experts));
   if (s.experts % r.groups != 0) return bad(kWhat, "routing.groups", r.groups, "a divisor of ", s.experts, " experts");
-  return in_range(kWhat, "routing.topk_groups", r.topk_groups, 1, r.groups);
+  CADRE_TRY(in_range(kWhat, "routing.topk_groups", r.topk_groups, 1, r.groups));
+  const int left = s.experts / r.groups * r.topk_groups;
+  if (left >= s.top_k) return {};
+  return bad(kWhat, "top_k", s.top_k, "at most ", left, ", the experts of ", r.topk_groups, " groups");
 }
 
 Status validate(const DeviceCaps& d) {
@@ -108,6 +114,7 @@ void append_activation(std::ostream& out, const ActivationSpec& a) {
 void append_routing(std::ostream& out, const RoutingSpec& r) {
   out << to_string(r.kind);
   if (r.renormalize) out << " renormalised";
+  if (r.sum_epsilon != 0.0f) out << " with " << r.sum_epsilon;
   if (r.groups > 1) out << ", " << r.topk_groups << " of " << r.groups << " groups";
   if (r.selection_bias) out << ", selection bias";
   if (r.per_expert_scale) out << ", scale by expert";
@@ -153,8 +160,8 @@ class Hasher {
     add(kind, gated, alpha, beta, limit);
   }
   void one(const RoutingSpec& v) {
-    const auto& [kind, renormalize, scale, bias, per_expert_scale, groups, topk_groups, logits] = v;
-    add(kind, renormalize, scale, bias, per_expert_scale, groups, topk_groups, logits);
+    const auto& [kind, renormalize, epsilon, scale, bias, per_expert_scale, groups, topk_groups, logits] = v;
+    add(kind, renormalize, epsilon, scale, bias, per_expert_scale, groups, topk_groups, logits);
   }
   void one(const WeightFormat& v) {
     const auto& [type, scheme, block] = v;

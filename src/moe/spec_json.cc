@@ -48,17 +48,19 @@ Result<ActivationSpec> read_activation(const Json& json) {
 }
 
 Result<RoutingSpec> read_routing(const Json& json) {
-  CADRE_TRY(refuse_unknown(
-      json, {"kind", "renormalize", "scale", "selection_bias", "per_expert_scale", "groups", "topk_groups", "logits"}));
+  CADRE_TRY(refuse_unknown(json, {"kind", "renormalize", "sum_epsilon", "scale", "selection_bias", "per_expert_scale",
+                                  "groups", "topk_groups", "logits"}));
   RoutingSpec r;
   CADRE_ASSIGN(r.kind, parse_name(json, "kind", r.kind));
   CADRE_ASSIGN(r.renormalize, json.get_bool_or("renormalize", r.renormalize));
+  CADRE_ASSIGN(const double epsilon, json.get_double_or("sum_epsilon", r.sum_epsilon));
   CADRE_ASSIGN(const double scale, json.get_double_or("scale", r.scale));
   CADRE_ASSIGN(r.selection_bias, json.get_bool_or("selection_bias", r.selection_bias));
   CADRE_ASSIGN(r.per_expert_scale, json.get_bool_or("per_expert_scale", r.per_expert_scale));
   CADRE_ASSIGN(const std::int64_t groups, json.get_int_or("groups", r.groups, 1, 65536));
   CADRE_ASSIGN(const std::int64_t topk_groups, json.get_int_or("topk_groups", r.topk_groups, 1, 65536));
   CADRE_ASSIGN(r.logits, parse_name(json, "logits", r.logits));
+  r.sum_epsilon = static_cast<float>(epsilon);
   r.scale = static_cast<float>(scale);
   r.groups = static_cast<int>(groups);
   r.topk_groups = static_cast<int>(topk_groups);
@@ -194,6 +196,21 @@ Json device_value(const DeviceCaps& d) {
                        {"described", d.described}});
 }
 
+Json routing_json(const RoutingSpec& r) {
+  std::vector<Json::Member> fields;
+  fields.reserve(9);
+  fields.emplace_back("kind", to_string(r.kind));
+  fields.emplace_back("renormalize", r.renormalize);
+  if (r.sum_epsilon != 0.0f) fields.emplace_back("sum_epsilon", r.sum_epsilon);
+  fields.emplace_back("scale", r.scale);
+  fields.emplace_back("selection_bias", r.selection_bias);
+  fields.emplace_back("per_expert_scale", r.per_expert_scale);
+  fields.emplace_back("groups", r.groups);
+  fields.emplace_back("topk_groups", r.topk_groups);
+  fields.emplace_back("logits", to_string(r.logits));
+  return Json::object(std::move(fields));
+}
+
 }  // namespace
 
 Result<LayerSpec> read_layer_spec(const Json& json) {
@@ -241,14 +258,7 @@ Json to_json_value(const LayerSpec& s) {
       {"intermediate", s.intermediate},
       {"latent", s.latent},
       {"activation", Json::object(std::move(activation))},
-      {"routing", Json::object({{"kind", to_string(s.routing.kind)},
-                                {"renormalize", s.routing.renormalize},
-                                {"scale", s.routing.scale},
-                                {"selection_bias", s.routing.selection_bias},
-                                {"per_expert_scale", s.routing.per_expert_scale},
-                                {"groups", s.routing.groups},
-                                {"topk_groups", s.routing.topk_groups},
-                                {"logits", to_string(s.routing.logits)}})},
+      {"routing", routing_json(s.routing)},
       {"weights",
        Json::object(
            {{"type", to_string(s.weights.type)}, {"scheme", to_string(s.weights.scheme)}, {"block", s.weights.block}})},

@@ -54,6 +54,21 @@ TEST(Qwen35Moe, StackedExpertsAndWhatIsNotText) {
   expect_same(dir.path(), "qwen3_5_moe_text");
 }
 
+// Its own; others add nothing that counts. tests/data/extra/routing shows what it does to small scores.
+TEST(Lfm2Moe, TheSumOfTheWeightsHasAnEpsilon) {
+  for (const bool renormalised : {true, false}) {
+    ModelFiles files = ModelFiles::read(golden_dir("lfm2_moe"));
+    files.set("norm_topk_prob", renormalised);
+    const TempDir dir;
+    files.write(dir.path());
+    auto model = open_golden({.model_dir = dir.path()});
+    ASSERT_THAT(model, Succeeds());
+    for (const LayerSelection& s : model->runner->model().selections()) {
+      EXPECT_EQ(s.spec.routing.sum_epsilon, renormalised ? 1e-6f : 0.0f);
+    }
+  }
+}
+
 TEST(Lfm2Moe, StackedExpertsAndRopeOfVersion4) {
   ModelFiles files = ModelFiles::read(golden_dir("lfm2_moe"));
   stack_experts(files, {"w1", "w3"}, "w2", "gate_up_proj");

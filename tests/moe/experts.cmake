@@ -4,5 +4,6 @@ target_link_libraries(cadre_moe_runner PRIVATE cadre_options cadre_test_support 
 
 cadre_test(moe_experts
   SOURCES reference_test.cc backends_test.cc promises_test.cc shards_test.cc attach_test.cc cpu_vector_test.cc
+          one_expert_test.cc
   DEPS moe_runner moe gate lora tensor base)
-cadre_test(moe_routing SOURCES routing_test.cc plan_test.cc DEPS moe tensor base)
+cadre_test(moe_routing SOURCES routing_test.cc routing_edges_test.cc plan_test.cc DEPS moe tensor io base)

@@ -48,7 +48,9 @@ void set_parallel(Deployment& d, EP kind, int ranks) {
 void keep_valid(LayerSpec& s) {
   s.top_k = std::min(s.top_k, s.experts);
   if (s.experts % s.routing.groups != 0) s.routing.groups = 1;
-  s.routing.topk_groups = std::min(s.routing.topk_groups, s.routing.groups);
+  const int in_group = s.experts / s.routing.groups;
+  s.routing.topk_groups =
+      std::max(std::min(s.routing.topk_groups, s.routing.groups), (s.top_k + in_group - 1) / in_group);
 }
 
 // clang-format off: a table, one line a dimension.

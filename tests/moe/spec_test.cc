@@ -29,6 +29,7 @@ const std::vector<Change<LayerSpec>> kSpecChanges = {
     {"limit", [](LayerSpec& s) { s.activation.limit = 5; }},
     {"routing", [](LayerSpec& s) { s.routing.kind = Routing::kSparseMixer; }},
     {"renormalize", [](LayerSpec& s) { s.routing.renormalize = !s.routing.renormalize; }},
+    {"sum_epsilon", [](LayerSpec& s) { s.routing.sum_epsilon = 0.25f; }},
     {"scale", [](LayerSpec& s) { s.routing.scale += 1.5f; }},
     {"selection_bias", [](LayerSpec& s) { s.routing.selection_bias = !s.routing.selection_bias; }},
     {"per_expert_scale", [](LayerSpec& s) { s.routing.per_expert_scale = !s.routing.per_expert_scale; }},
@@ -181,6 +182,9 @@ TEST(Spec, RefusesWhatMakesNoSense) {
   refused([](LayerSpec& s) { s.intermediate = std::int64_t{1} << 40; }, "intermediate is");
   refused([](LayerSpec& s) { s.routing.groups = 7; }, "groups is 7, want a divisor of 128 experts");
   refused([](LayerSpec& s) { s.routing.groups = 8, s.routing.topk_groups = 9; }, "topk_groups is 9, want 1 to 8");
+  refused([](LayerSpec& s) { s.routing.groups = 32, s.routing.topk_groups = 1; },
+          "top_k is 8, want at most 4, the experts of 1 groups");
+  refused([](LayerSpec& s) { s.routing.sum_epsilon = -1e-6f; }, "sum_epsilon is -1e-06, want a number from 0 to 1");
   refused([](LayerSpec& s) { s.activation.limit = std::numeric_limits<float>::quiet_NaN(); }, "limit is");
   refused([](LayerSpec& s) { s.activation.alpha = std::numeric_limits<float>::infinity(); }, "alpha is inf");
   for (const NamedSpec& preset : preset_specs())

@@ -39,6 +39,7 @@ Result<LayerSpec> read_experts(const ModelConfig& c) {
   spec.hidden = c.hidden;
   spec.activation = {.kind = Activation::kSilu, .gated = true};
   spec.routing.kind = Routing::kSigmoidTopK;
+  if (spec.routing.renormalize) spec.routing.sum_epsilon = 1e-6f;
   return spec;
 }
 

@@ -16,6 +16,7 @@ struct Source {
   std::string type = "default";
   double theta = 10000, partial = 1;
   std::int64_t dim = 0, max_context = 0, original_context = 0;
+  bool base_factor = false;
 };
 
 using Compute = Status (*)(const Source&, RopeConfig&);
@@ -59,10 +60,16 @@ Status make_linear(const Source& s, RopeConfig& out) {
 }
 
 Status make_dynamic(const Source& s, RopeConfig& out) {
-  // Hunyuan's own variant, which changes the base once and for all.
   if (s.fields.has("alpha")) {
-    return error(Code::kUnsupported, s.fields.where("alpha"), ": rotary embeddings of type dynamic with an alpha are ",
-                 "not supported");
+    if (!s.base_factor) {
+      return error(Code::kUnsupported, s.fields.where("alpha"),
+                   ": rotary embeddings of type dynamic with an alpha are ", "those of hunyuan_v1_moe only");
+    }
+    CADRE_ASSIGN(const double alpha, read_positive(s.fields, "alpha"));
+    Source scaled = s;
+    scaled.theta *= std::pow(alpha, static_cast<double>(s.dim) / static_cast<double>(s.dim - 2));
+    out.inv_freq = plain(scaled);
+    return {};
   }
   CADRE_ASSIGN(out.rope.factor, read_positive(s.fields, "factor"));
   out.rope.length = Rope::Length::kDynamic;
@@ -182,15 +189,16 @@ Status read_fields(Source& s) {
   return {};
 }
 
-Result<Source> read_source(const Json& config, double partial_otherwise) {
+Result<Source> read_source(const Json& config, const RopeOptions& options) {
   Source s;
+  s.base_factor = options.base_factor;
   for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
     if (!config.has(key)) continue;
     CADRE_ASSIGN(s.fields, config.get_object(key));
     break;
   }
   CADRE_ASSIGN(s.theta, config.get_double_or("rope_theta", 10000));
-  CADRE_ASSIGN(s.partial, config.get_double_or("partial_rotary_factor", partial_otherwise));
+  CADRE_ASSIGN(s.partial, config.get_double_or("partial_rotary_factor", options.partial_otherwise));
   if (s.fields.is_object()) CADRE_TRY(read_fields(s));
   // Phi keeps it at the top level.
   if (s.original_context == 0) {
@@ -238,8 +246,8 @@ Result<RopeConfig> compute(const Json& config, Source s, std::int64_t head_dim, 
 }  // namespace
 
 Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int64_t max_context,
-                             double partial_otherwise) {
-  CADRE_ASSIGN(Source source, read_source(config, partial_otherwise));
+                             const RopeOptions& options) {
+  CADRE_ASSIGN(Source source, read_source(config, options));
   return compute(config, std::move(source), head_dim, max_context);
 }
 

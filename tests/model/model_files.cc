@@ -143,6 +143,20 @@ void stack_experts(ModelFiles& files, const std::vector<std::string>& up_parts, 
   }
 }
 
+void erase_tensors(ModelFiles& files, const std::string& part) {
+  std::erase_if(files.tensors, [&](const auto& entry) { return entry.first.find(part) != std::string::npos; });
+}
+
+void rename_tensors(ModelFiles& files, const std::string& from, const std::string& to) {
+  std::map<std::string, HostTensor> renamed;
+  for (auto& [name, tensor] : files.tensors) {
+    std::string other = name;
+    if (const std::size_t at = other.find(from); at != std::string::npos) other.replace(at, from.size(), to);
+    renamed.emplace(other, std::move(tensor));
+  }
+  files.tensors = std::move(renamed);
+}
+
 void write_misaligned(const ModelFiles& files, const fs::path& file) {
   std::vector<Json::Member> header;
   std::string data;

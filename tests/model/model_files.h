@@ -46,6 +46,12 @@ HostTensor converted(const HostTensor& tensor, DType dtype);
 void stack_experts(ModelFiles& files, const std::vector<std::string>& up_parts, const std::string& down,
                    const std::string& stacked_up, const std::string& stacked_down = "down_proj");
 
+// Tensors whose names have `part`.
+void erase_tensors(ModelFiles& files, const std::string& part);
+
+// The first `from` in every tensor's name made `to`.
+void rename_tensors(ModelFiles& files, const std::string& from, const std::string& to);
+
 // A file whose tensors lie at odd addresses: the header is not padded, and its length is odd.
 void write_misaligned(const ModelFiles& files, const std::filesystem::path& file);
 

@@ -48,6 +48,12 @@ Result<std::int64_t> read_sliding_window(const Json& json) {
   return json.get_int_or("sliding_window", 0, 0, kMaxConfigSize);
 }
 
+Result<std::int64_t> read_switched_window(const Json& json) {
+  CADRE_ASSIGN(const bool use, json.get_bool_or("use_sliding_window", false));
+  if (!use) return std::int64_t{0};
+  return json.find("sliding_window") == nullptr ? Result<std::int64_t>(4096) : read_sliding_window(json);
+}
+
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers) {
   CADRE_ASSIGN(const std::int64_t every, json.get_int_or("decoder_sparse_step", 1, 1, 1 << 20));
   std::vector<bool> sparse(static_cast<std::size_t>(layers));
@@ -83,7 +89,8 @@ Status require_rope_theta(const Json& json) {
 }
 
 Result<Rope> make_rope(Builder& b, std::int64_t head_dim, double partial_otherwise) {
-  CADRE_ASSIGN(const RopeConfig config, read_rope(b.config.json, head_dim, b.config.max_context, partial_otherwise));
+  CADRE_ASSIGN(const RopeConfig config,
+               read_rope(b.config.json, head_dim, b.config.max_context, {.partial_otherwise = partial_otherwise}));
   return upload_rope(b, config);
 }
 

@@ -25,6 +25,9 @@ Result<AttentionOptions> read_attention(const ModelConfig& config);
 // sliding_window where use_sliding_window does not switch it off; 0: none.
 Result<std::int64_t> read_sliding_window(const Json& json);
 
+// The same of the Qwen families, where use_sliding_window has to switch it on.
+Result<std::int64_t> read_switched_window(const Json& json);
+
 // Whether layer i is a MoE layer: decoder_sparse_step and mlp_only_layers of the Qwen families.
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers);
 

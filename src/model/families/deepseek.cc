@@ -67,17 +67,6 @@ Result<MlaOptions> read_mla(Builder& b) {
 
 }  // namespace
 
-Status want_string(const Json& json, std::string_view key, std::initializer_list<std::string_view> known) {
-  if (!json.has(key)) return {};
-  CADRE_ASSIGN(const std::string value, json.get_string(key));
-  std::string list;
-  for (const std::string_view name : known) {
-    if (name == value) return {};
-    list += (list.empty() ? "" : " or ") + std::string(name);
-  }
-  return error(Code::kUnsupported, json.where(key), " is '", value, "', want ", list);
-}
-
 Result<DeepseekModel> read_deepseek(Builder& b, const DeepseekDefaults& defaults) {
   const ModelConfig& c = b.config;
   const Json& json = c.json;

@@ -27,9 +27,6 @@ Result<DeepseekModel> read_deepseek(Builder& builder, const DeepseekDefaults& de
 // n_group and topk_group.
 Status read_expert_groups(const Json& json, LayerSpec& spec);
 
-// A field of the published configs that the family reads in one way only.
-Status want_string(const Json& json, std::string_view key, std::initializer_list<std::string_view> known);
-
 Status build_deepseek(Builder& builder, Network& network, const DeepseekModel& model);
 
 }  // namespace cadre

@@ -29,5 +29,7 @@ Result<DenseFirst> read_sigmoid_dense_first(const ModelConfig& config, std::int6
 // Refuses a field that is set to anything but `want`, which is all that the family does.
 Status want_bool(const Json& json, std::string_view key, bool want);
 Status want_int(const Json& json, std::string_view key, std::int64_t want);
+Status want_double(const Json& json, std::string_view key, double want);
+Status want_string(const Json& json, std::string_view key, std::initializer_list<std::string_view> known);
 
 }  // namespace cadre

@@ -14,7 +14,8 @@ Status build_dots1(Builder& b, Network& network) {
   attention.qk_norm = AttentionOptions::QkNorm::kPerHead;
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   attention.rope = &rope;
-  CADRE_ASSIGN(const std::int64_t window, read_sliding_window(json));
+  const bool unsaid = json.find("sliding_window") == nullptr;
+  CADRE_ASSIGN(const std::int64_t window, unsaid ? Result<std::int64_t>(4096) : read_sliding_window(json));
   CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 62, 0, kMaxConfigSize));
   CADRE_ASSIGN(const std::vector<bool> slides,
                read_sliding_layers(json, layers, [&](std::int64_t layer) { return layer >= window_from; }));

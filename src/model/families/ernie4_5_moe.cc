@@ -1,5 +1,7 @@
 // ERNIE 4.5 (21B-A3B, 300B-A47B): neighbouring elements rotated; softmax over all experts, chosen with a selection bias
 // and weighed without it, renormalised; MoE layers by start, end and interval; shared experts.
+#include <algorithm>
+
 #include "base/result.h"
 #include "model/families/dense_first.h"
 
@@ -47,6 +49,12 @@ Status build_ernie4_5_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(const std::int64_t every, json.get_int_or("moe_layer_interval", 1, 1, kMaxLayers));
   if (last < 0) last = layers - 1;
   for (std::int64_t i = 0; i < layers; ++i) experts.sparse.push_back((i + 1) % every == 0 && i >= first && i <= last);
+  // transformers 5 holds the bias under the router.
+  const auto first_sparse = std::find(experts.sparse.begin(), experts.sparse.end(), true) - experts.sparse.begin();
+  const std::string under_router = "gate." + experts.selection_bias;
+  if (b.loader.has("model.layers." + std::to_string(first_sparse) + ".mlp." + under_router)) {
+    experts.selection_bias = under_router;
+  }
   b.ignored_prefixes.emplace_back("model.mtp_");  // layers for multi-token prediction
 
   return build_decoder(

@@ -1,5 +1,6 @@
 // Hunyuan (Tencent-Hunyuan-Large, A13B): queries and keys normalised by head after the rotation; softmax over all
-// experts, top-k, renormalised; one shared MLP; top-k may differ by layer.
+// experts, top-k, renormalised; one shared MLP; top-k may differ by layer. The published rotation is "dynamic" with an
+// alpha, which enlarges the base at every length.
 #include "base/result.h"
 #include "model/families/dense_first.h"
 
@@ -28,6 +29,9 @@ Status build_hunyuan_v1_moe(Builder& b, Network& network) {
   const Json& json = b.config.json;
   CADRE_ASSIGN(const std::int64_t layers, config_int(json, {"num_hidden_layers"}, 1, kMaxLayers));
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
+  if (!json.has("head_dim")) {
+    CADRE_ASSIGN(attention.head_dim, json.get_int_or("attention_head_dim", attention.head_dim, 1, 65536));
+  }
   CADRE_ASSIGN(attention.qkv_bias, json.get_bool_or("attention_bias", false));
   attention.out_bias = attention.qkv_bias;
   attention.qk_norm = AttentionOptions::QkNorm::kPerHead;
@@ -39,7 +43,15 @@ Status build_hunyuan_v1_moe(Builder& b, Network& network) {
   CADRE_TRY(want_bool(json, "norm_topk_prob", true));
   CADRE_TRY(want_bool(json, "mlp_bias", false));
   CADRE_TRY(want_int(json, "moe_layer_num_skipped", 0));
-  CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
+  for (const char* key : {"use_mla", "group_limited_greedy", "position_embedding_xdrope"}) {
+    CADRE_TRY(want_bool(json, key, false));
+  }
+  CADRE_TRY(want_bool(json, "use_rotary_pos_emb", true));
+  CADRE_TRY(want_bool(json, "use_mixed_mlp_moe", true));
+  CADRE_TRY(want_string(json, "norm_type", {"rms"}));
+  CADRE_ASSIGN(const RopeConfig rotation,
+               read_rope(json, attention.head_dim, b.config.max_context, {.base_factor = true}));
+  CADRE_ASSIGN(const Rope rope, upload_rope(b, rotation));
   attention.rope = &rope;
 
   LayerSpec spec;

@@ -14,6 +14,12 @@ Status build_minimax_m2(Builder& b, Network& network) {
   CADRE_TRY(want_bool(json, "use_qk_norm", true));
   CADRE_TRY(want_bool(json, "use_routing_bias", true));
   CADRE_TRY(want_int(json, "shared_intermediate_size", 0));
+  CADRE_TRY(want_string(json, "qk_norm_type", {"per_layer"}));
+  CADRE_TRY(want_string(json, "scoring_func", {"sigmoid"}));
+  // Factors of the residual stream that MiniMax-Text-01 had.
+  for (const char* key : {"layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"}) {
+    CADRE_TRY(want_double(json, key, 1));
+  }
   if (json.has("attn_type_list")) {
     CADRE_ASSIGN(const std::vector<std::int64_t> kinds, json.get_int_list("attn_type_list"));
     for (const std::int64_t kind : kinds) {

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "model/blocks/mamba2.h"
 #include "model/blocks/moe_mixer.h"
-#include "model/families/decoder.h"
+#include "model/families/dense_first.h"
 
 namespace cadre {
 namespace {
@@ -160,7 +160,7 @@ Status build_nemotron_h(Builder& b, Network& network) {
       case Kind::kAttention: {
         CADRE_ASSIGN(AttentionOptions o, read_attention(c));
         CADRE_ASSIGN(o.qkv_bias, json.get_bool_or("attention_bias", false));
-        CADRE_ASSIGN(o.window, json.get_int_or("sliding_window", 0, 0, kMaxConfigSize));
+        CADRE_TRY(want_int(json, "sliding_window", 0));  // transformers does not read it
         o.out_bias = o.qkv_bias;
         o.module = mixer;
         CADRE_ASSIGN(block.mixer, make_attention(b, o));

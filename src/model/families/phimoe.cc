@@ -17,6 +17,10 @@ Status read_mscale(const Json& json, Rope& rope) {
   CADRE_ASSIGN(std::string type, fields->get_string_or("type", "default"));
   CADRE_ASSIGN(type, fields->get_string_or("rope_type", type));
   if (type == "default") return {};
+  if (type != "longrope" && type != "yarn" && type != "llama3") {
+    return error(Code::kUnsupported, fields->where("rope_type"), " is '", type,
+                 "', want one of: default, longrope, yarn, llama3");
+  }
   CADRE_ASSIGN(const double small, fields->get_double("short_mscale"));
   CADRE_ASSIGN(const double large, fields->get_double("long_mscale"));
   if (small != large) {

@@ -13,10 +13,12 @@ Status build_qwen2_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
   CADRE_ASSIGN(attention.qkv_bias, json.get_bool_or("qkv_bias", true));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
-  CADRE_ASSIGN(const std::int64_t window, read_sliding_window(json));
-  // Layers from max_window_layers on slide, where sliding is switched on.
-  CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 0, 0, kMaxConfigSize));
-  CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
+  CADRE_ASSIGN(const std::int64_t window, read_switched_window(json));
+  // Where the config does not say, every second layer, from the first, of those before max_window_layers.
+  CADRE_ASSIGN(const std::int64_t window_until, json.get_int_or("max_window_layers", 28, 0, kMaxConfigSize));
+  CADRE_ASSIGN(const std::vector<bool> slides, read_sliding_layers(json, layers, [&](std::int64_t layer) {
+                 return layer % 2 == 0 && layer < window_until;
+               }));
   attention.rope = &rope;
 
   CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "moe_intermediate_size"));
@@ -29,7 +31,7 @@ Status build_qwen2_moe(Builder& b, Network& network) {
       {.attention =
            [&](int layer, const std::string& prefix) {
              attention.module = prefix + ".self_attn";
-             attention.window = slides && layer >= window_from ? window : 0;
+             attention.window = slides[static_cast<std::size_t>(layer)] ? window : 0;
              return make_attention(b, attention);
            },
        .feed_forward = [&](int layer, const std::string& prefix) -> Result<std::unique_ptr<Mixer>> {

@@ -13,7 +13,7 @@ Status build_qwen3_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(AttentionOptions attention, read_attention(b.config));
   CADRE_ASSIGN(const bool bias, json.get_bool_or("attention_bias", false));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
-  CADRE_ASSIGN(attention.window, read_sliding_window(json));
+  CADRE_ASSIGN(attention.window, read_switched_window(json));
   attention.qkv_bias = attention.out_bias = bias;
   attention.qk_norm = AttentionOptions::QkNorm::kPerHead;
   attention.rope = &rope;

@@ -90,27 +90,6 @@ TEST_P(CheckpointForms, OddAddresses) {
   expect_same(dir_.path(), true);
 }
 
-// As transformers 5 holds the parameters, and saves them with save_original_format=False.
-TEST_P(CheckpointForms, StackedExperts) {
-  if (GetParam() == "nemotron_h") {
-    stack_experts(files_, {"up_proj"}, "down_proj", "up_proj");
-  } else if (GetParam() == "mixtral") {
-    stack_experts(files_, {"w1", "w3"}, "w2", "gate_up_proj");
-    std::map<std::string, HostTensor> renamed;
-    for (auto& [name, tensor] : files_.tensors) {
-      std::string to = name;
-      if (const std::size_t at = to.find("block_sparse_moe"); at != std::string::npos) to.replace(at, 16, "mlp");
-      renamed[to] = std::move(tensor);
-    }
-    files_.tensors = std::move(renamed);
-  } else {
-    stack_experts(files_, {"gate_proj", "up_proj"}, "down_proj", "gate_up_proj");
-  }
-  files_.write(dir_.path());
-  expect_same(dir_.path());
-  expect_same(dir_.path(), true);
-}
-
 // The prefix of transformers 5. The other families have one prefix.
 TEST_P(CheckpointForms, NemotronUnderModelPrefix) {
   if (GetParam() != "nemotron_h") return;

@@ -22,7 +22,7 @@ struct Extra {
 std::vector<Extra> extras() {
   std::vector<Extra> all;
   for (const std::string& base : folder_names(extra_dir())) {
-    if (base == "layouts" || base == "models") continue;
+    if (!std::filesystem::is_directory(golden_dir(base))) continue;  // layouts, models and the like
     all.push_back({base, golden_dir(base), extra_dir() / base});
   }
   return all;

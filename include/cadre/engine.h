@@ -56,6 +56,10 @@ struct EngineOptions {
   // Keep what was computed of a prompt for later ones that begin alike, of the same adapter version and tenant.
   bool enable_prefix_caching = true;
   std::int64_t memory_limit = 0;         // bytes all together; 0: what the machine has free
+  // Random weights in place of the folder's, made in memory: of a folder, config.json is enough, and a tokenizer where
+  // one is wanted. The same seed makes the same model.
+  bool dummy_weights = false;
+  std::uint64_t dummy_seed = 0;
   bool check_weights = false;            // look for NaN and infinity in every tensor of the model
   bool batch_invariant = false;          // require that a row's bits do not depend on other rows
   bool need_tokenizer = true;            // false: token ids only, the folder needs no tokenizer.json
@@ -261,15 +265,17 @@ struct ModelSpec {
 // A deployment that is planned, on this machine or on another. What is given twice, by the adapters and by the fields
 // of declared demand, adds up.
 struct PlanOptions {
-  // Exactly one of the two. Of a checkpoint only the headers are read, no weights.
+  // Exactly one of the three. Of a checkpoint only the headers are read, no weights; a config.json as text is enough
+  // for a checkpoint that is not here.
   std::string model_dir;
+  std::string config_json;
   std::optional<ModelSpec> spec;
   std::optional<DeviceCaps> device;  // absent: this machine, with all its threads
   Policy backend;
   std::vector<const Backend<MoeOp>*> backends;  // as in EngineOptions
   int tensor_parallel = 1;                      // ranks each expert is split over
   int expert_parallel = 1;                      // ranks the experts are spread over
-  std::vector<AdapterSource> adapters;          // with model_dir only
+  std::vector<AdapterSource> adapters;          // not with spec
   int max_loras = 0;
   int max_lora_rank = 0;
   std::uint8_t expert_targets = 0;  // bits of Projection: what declared adapters touch of every layer's experts

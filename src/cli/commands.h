@@ -17,6 +17,7 @@ int execute(const ExplainCommand& command);
 int execute(const ServeCommand& command);
 int execute(const BenchServeCommand& command);
 int execute(const KeysNewCommand& command);
+int execute(const SynthCommand& command);
 
 // The table of `explain`, at most 100 columns wide. Also for /explain in a chat.
 std::string explain_text(const std::vector<LayerReport>& layers, bool verbose = false);

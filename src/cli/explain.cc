@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kMaxSpecBytes = std::size_t{4} << 20;
 
-Result<ModelSpec> read_spec(const std::string& path) {
+// A config.json, or layers.
+Status read_spec(const std::string& path, PlanOptions* plan) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return error(Code::kNotFound, "--spec: cannot open '", path, "'");
   std::string text;
@@ -24,10 +25,15 @@ Result<ModelSpec> read_spec(const std::string& path) {
     }
   }
   if (file.bad()) return error(Code::kInvalidFile, "--spec: cannot read '", path, "'");
+  if (const Result<Json> json = Json::parse(text, path); json.ok() && json->has("model_type")) {
+    plan->config_json = std::move(text);
+    return {};
+  }
   Result<ModelSpec> spec = model_spec_from_json(text);
   // What is wrong with the text is wrong with the file here.
   if (!spec.ok()) return Status(Code::kInvalidFile, spec.status().message()).with_context(path);
-  return spec;
+  plan->spec = *std::move(spec);
+  return {};
 }
 
 }  // namespace
@@ -36,9 +42,7 @@ int execute(const ExplainCommand& command) {
   PlanOptions options = command.plan;
   std::string title;
   if (!command.spec_file.empty()) {
-    Result<ModelSpec> spec = read_spec(command.spec_file);
-    if (!spec.ok()) return report(spec.status());
-    options.spec = *std::move(spec);
+    if (const Status status = read_spec(command.spec_file, &options); !status.ok()) return report(status);
     title = command.spec_file;
   } else {
     title = options.model_dir;

@@ -31,7 +31,8 @@ Status read_declared(const Flags& flags, PlanOptions* plan) {
 void add_explain(Flags& flags) {
   flags.group("Model (one of the first two)");
   flags.value("--model", "DIR", "folder of the checkpoint; only headers are read, no weights");
-  flags.value("--spec", "FILE.json", "MoE layers described in JSON, as in examples/specs");
+  flags.value("--spec", "FILE.json",
+              "a checkpoint's config.json, as in examples/specs, or MoE layers described in JSON");
   add_adapters(flags);
   flags.group("Adapters to be ready for, beyond those given");
   flags.value("--max-loras", "N", "adapters usable at the same time; default: those given");
@@ -62,11 +63,6 @@ Result<Command> read_explain(const Flags& flags, const Environment& environment)
     CADRE_ASSIGN(explain.spec_file, flags.required(source));
   }
   CADRE_ASSIGN(plan.adapters, read_adapters(flags));
-  if (source == "--spec" && !plan.adapters.empty()) {
-    return error(Code::kInvalidArgument,
-                 "--adapter goes with --model, got --spec; declare adapters with --max-loras, --max-lora-rank, "
-                 "--targets");
-  }
   CADRE_ASSIGN(plan.backend, read_policy(flags, environment, "auto"));
   CADRE_TRY(read_declared(flags, &plan));
   DeviceCaps device = this_device();

@@ -7,11 +7,13 @@
 
 #include "base/result.h"
 #include "cli/bench_serve_options.h"
+#include "cli/dummy_model.h"
 #include "cli/flags.h"
 #include "cli/hf_cache.h"
 #include "cli/keys_options.h"
 #include "cli/serve_options.h"
 #include "cli/shared_flags.h"
+#include "cli/synth_options.h"
 #include "cli/values.h"
 
 namespace cadre::cli {
@@ -27,6 +29,7 @@ constexpr const char* kFooter =
 
 void add_run(Flags& flags) {
   add_model(flags);
+  add_dummy(flags);
   add_adapters(flags);
   flags.value("--use", "NAME|all",
               "answer under this adapter; base is the model without one, all is the base and every adapter side by "
@@ -82,6 +85,7 @@ Result<Command> read_run(const Flags& flags, const Environment& environment) {
 
 void add_chat(Flags& flags) {
   add_model(flags);
+  add_dummy(flags);
   add_adapters(flags);
   flags.value("--use", "NAME",
               "the adapter to start with; /adapter switches; default: the adapter, where one is given");
@@ -222,6 +226,8 @@ constexpr Entry kCommands[] = {
     {"", "serve", "Serves a model and its adapters over HTTP, as OpenAI's clients speak it.", add_serve, read_serve},
     {"bench", "serve", "Sends load to a server and says how fast it answers.", add_bench_serve, read_bench_serve},
     {"keys", "new", "Makes a key for a client of cadre serve, with its limits.", add_keys_new, read_keys_new},
+    {"", "synth", "Writes a random model of a family, with tokenizer and adapters, to try things out.", add_synth,
+     read_synth},
     {"", "logits", "Writes the logits of whole sequences to a safetensors file.", add_logits, read_logits},
 };
 

@@ -13,6 +13,7 @@
 #include "server/access/keys_file.h"
 #include "server/load/load_options.h"
 #include "server/service/serve_options.h"
+#include "synth/model_folder.h"
 
 namespace cadre::cli {
 
@@ -78,13 +79,18 @@ struct KeysNewCommand {
   std::string note;
 };
 
+struct SynthCommand {
+  SynthOptions options;
+};
+
 // Something to print on standard output instead: a help text or the version.
 struct PrintCommand {
   std::string text;
 };
 
-using Command = std::variant<RunCommand, ChatCommand, LogitsCommand, TokenizeCommand, AdapterCheckCommand,
-                             ExplainCommand, ServeCommand, BenchServeCommand, KeysNewCommand, PrintCommand>;
+using Command =
+    std::variant<RunCommand, ChatCommand, LogitsCommand, TokenizeCommand, AdapterCheckCommand, ExplainCommand,
+                 ServeCommand, BenchServeCommand, KeysNewCommand, SynthCommand, PrintCommand>;
 
 // What the environment says, read once by main.
 struct Environment {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/result.h"
+#include "cli/dummy_model.h"
 
 namespace cadre::cli {
 namespace {
@@ -178,6 +179,7 @@ Result<std::unique_ptr<Engine>> open_engine(EngineOptions options) {
     };
   }
   Result<std::unique_ptr<Engine>> engine = Engine::open(std::move(options));
+  drop_dummy_folders();
   if (bar) write_all(STDERR_FILENO, "\r\033[K");
   if (engine.ok()) {
     for (const std::string& text : (*engine)->notes()) note("note: " + text);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "cli/dummy_model.h"
 #include "cli/hf_cache.h"
 #include "cli/shared_flags.h"
 #include "cli/supply.h"
@@ -30,6 +31,7 @@ void add_models(Flags& flags) {
   flags.value_or_word("--model", "model", "DIR|ORG/NAME",
                       "folder of the checkpoint, or a model of the local Hugging Face cache, ORG/NAME@REVISION too; "
                       "nothing is downloaded (required)");
+  add_dummy(flags);
   flags.words("--served-model-name", "NAME",
               "what requests call the base model; the first is shown; default: ORG/NAME, or the folder's name");
   add_adapters(flags);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "cli/dummy_model.h"
 #include "cli/hf_cache.h"
 #include "cli/values.h"
 
@@ -111,7 +112,14 @@ Result<Policy> read_policy(const Flags& flags, const Environment& environment, c
 
 Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
   EngineOptions engine;
-  CADRE_ASSIGN(engine.model_dir, read_model(flags, environment));
+  if (flags.kind("--dummy-weights") && flags.given("--dummy-weights")) {
+    CADRE_TRY(read_dummy(flags, environment, &engine));
+  } else {
+    if (flags.kind("--layers") && flags.given("--layers")) {
+      return error(Code::kInvalidArgument, "--layers goes with --dummy-weights");
+    }
+    CADRE_ASSIGN(engine.model_dir, read_model(flags, environment));
+  }
   CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));

@@ -34,7 +34,7 @@ constexpr Foreign kForeign[] = {
     {"--dtype", false, "auto,bfloat16", "weights are kept in the element type of their file"},
     {"--lora-dtype", false, "auto", "adapters are kept in the element type of their file"},
     {"--kv-cache-dtype", false, "auto", "the type of the cache is the backend's"},
-    {"--load-format", false, "auto,safetensors", "checkpoints are safetensors"},
+    {"--load-format", false, "auto,safetensors", "checkpoints are safetensors; for random weights say --dummy-weights"},
     {"--generation-config", false, "auto", "generation_config.json of the model's folder counts"},
     {"--device", false, "auto,cpu", "this version runs on CPUs"},
     {"--tensor-parallel-size", false, "1", "one process uses this machine's cores, see --threads"},

@@ -10,6 +10,7 @@
 #include "engine/plan.h"
 #include "engine/sampling/generation_config.h"
 #include "engine/scheduler.h"
+#include "model/tensor_plan.h"
 #include "model/text_part.h"
 
 namespace cadre {
@@ -26,6 +27,13 @@ auto guarded(F&& call) -> decltype(call()) {
   } catch (const std::exception& e) {
     return error(Code::kInternal, "unexpected failure: ", e.what());
   }
+}
+
+// The tensors that will be in memory, before any is.
+Result<std::shared_ptr<Checkpoint>> foreseen_weights(const EngineOptions& options, const ModelConfig& config) {
+  if (!options.dummy_weights) return open_model_weights(options.model_dir, config);
+  CADRE_ASSIGN(TensorPlan plan, plan_tensors(config, options.model_dir));
+  return std::move(plan.checkpoint);
 }
 
 }  // namespace
@@ -93,7 +101,7 @@ Status Engine::Impl::open(EngineOptions o) {
   const std::int64_t limit = options.memory_limit > 0 ? options.memory_limit : available_memory();
   {
     CADRE_ASSIGN(const ModelConfig config, read_model_config(options.model_dir));  // a folder that is no model says so
-    CADRE_ASSIGN(const auto checkpoint, open_model_weights(options.model_dir, config));
+    CADRE_ASSIGN(const auto checkpoint, foreseen_weights(options, config));
     memory.weights = weight_memory(*checkpoint, config.quantisation);
     CADRE_TRY(check_memory(memory, limit));
   }
@@ -106,9 +114,12 @@ Status Engine::Impl::open(EngineOptions o) {
   model_options.caps.cores = options.threads;
   model_options.check_weights = options.check_weights;
   model_options.progress = options.progress;
+  CADRE_ASSIGN(threads, ThreadPool::start(options.threads));
+  if (options.dummy_weights) model_options.weights = WeightOrigin::kDummy;
+  model_options.seed = options.dummy_seed;
+  model_options.threads = threads.get();
   CADRE_ASSIGN(std::unique_ptr<Model> model, Model::load(std::move(model_options)));
 
-  CADRE_ASSIGN(threads, ThreadPool::start(options.threads));
   SelectOptions select;
   select.policy = options.backend;
   select.base.max_tokens = static_cast<int>(options.max_num_batched_tokens);

@@ -14,9 +14,9 @@ namespace {
 constexpr std::size_t kMaxModelLayers = 1 << 16;
 
 Status check_options(const PlanOptions& o) {
-  if (o.model_dir.empty() == !o.spec.has_value()) {
-    return error(Code::kInvalidArgument, "plan: want one of model_dir and spec, got ",
-                 o.spec.has_value() ? "both" : "neither");
+  if (const int sources = !o.model_dir.empty() + !o.config_json.empty() + o.spec.has_value(); sources != 1) {
+    return error(Code::kInvalidArgument, "plan: want one of model_dir, config_json and spec, got ",
+                 sources == 0 ? "none" : "several");
   }
   if (o.spec && !o.adapters.empty()) {
     return error(Code::kInvalidArgument,
@@ -72,6 +72,13 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
   }
   ModelOptions options;
   options.dir = o.model_dir;
+  if (!o.config_json.empty()) {
+    JsonParseOptions parsing;
+    parsing.code = Code::kInvalidArgument;
+    CADRE_ASSIGN(options.config, Json::parse(o.config_json, "config", parsing));
+    options.dir = "config";
+    options.weights = WeightOrigin::kNone;
+  }
   options.device = make_cpu_device();
   options.caps = common.device;
   options.shapes_only = true;

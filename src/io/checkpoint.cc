@@ -180,6 +180,24 @@ Result<std::shared_ptr<Checkpoint>> Checkpoint::open(const std::filesystem::path
   return checkpoint;
 }
 
+std::shared_ptr<Checkpoint> Checkpoint::made(std::string called) {
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint());
+  checkpoint->folder_ = std::move(called);
+  return checkpoint;
+}
+
+Status Checkpoint::add_made(TensorInfo tensor, std::shared_ptr<const void> memory) {
+  CADRE_CHECK(!renamed_, "tensors are made before they are renamed");
+  if (by_name_.contains(tensor.name)) {
+    return error(Code::kInvalidArgument, folder_, ": tensor '", tensor.name, "' is made twice");
+  }
+  const TensorInfo& kept = made_.emplace_back(std::move(tensor));
+  by_name_.emplace(kept.name, Entry{&kept, nullptr});
+  tensor_bytes_ += kept.nbytes;
+  memory_.insert(std::move(memory));
+  return {};
+}
+
 Result<std::vector<std::string>> Checkpoint::rename(const Rename& rename) {
   std::vector<std::string> left_out;
   by_new_name_.clear();
@@ -221,7 +239,7 @@ std::vector<std::string_view> Checkpoint::names() const {
 
 void Checkpoint::drop_pages(const TensorInfo& tensor) const {
   const auto at = by_name_.find(tensor.name);
-  if (at != by_name_.end()) at->second.file->drop_pages(*at->second.tensor);
+  if (at != by_name_.end() && at->second.file != nullptr) at->second.file->drop_pages(*at->second.tensor);
 }
 
 }  // namespace cadre

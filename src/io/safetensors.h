@@ -77,6 +77,38 @@ class SafetensorsFile {
   std::vector<std::uint32_t> by_name_;  // indices into tensors, sorted by name
 };
 
+// Writes a file whose elements come piece by piece, so that it may be larger than memory. The file appears under its
+// name complete or not at all: it is written beside it, synced and renamed by `finish`.
+class SafetensorsWriter {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype = DType::kF32;
+    std::vector<std::int64_t> shape;
+    std::uint64_t nbytes = 0;
+  };
+  // Writes the header. The elements are wanted in the order of `order`: widest first, so that all are aligned,
+  // otherwise as given.
+  static Result<SafetensorsWriter> open(const std::filesystem::path& path, std::span<const Entry> entries,
+                                        std::span<const std::pair<std::string, std::string>> metadata = {});
+  SafetensorsWriter(SafetensorsWriter&&) noexcept;
+  ~SafetensorsWriter();  // without finish: the file is removed
+
+  const std::vector<std::size_t>& order() const { return order_; }  // indices into entries
+  Status write(std::span<const std::byte> bytes);
+  // Refuses a file that got fewer or more bytes than its header says.
+  Status finish();
+
+ private:
+  class TemporaryFile;
+  SafetensorsWriter();
+
+  std::filesystem::path path_;
+  std::vector<std::size_t> order_;
+  std::unique_ptr<TemporaryFile> file_;
+  std::uint64_t left_ = 0;
+};
+
 struct NamedTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -84,8 +116,7 @@ struct NamedTensor {
   std::span<const std::byte> data;
 };
 
-// Writes the tensors, widest elements first so that all are aligned, otherwise in the given order. The file appears
-// under its name complete or not at all: it is written beside it, synced and renamed.
+// Writes tensors that are in memory.
 Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                          std::span<const std::pair<std::string, std::string>> metadata = {});
 

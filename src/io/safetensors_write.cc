@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <limits>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/result.h"
 #include "io/json.h"
@@ -23,8 +23,10 @@ Status write_error(const std::string& path, const char* doing, int number) {
   return error(code, "cannot ", doing, " '", path, "': ", std::generic_category().message(number));
 }
 
+}  // namespace
+
 // A file beside the one wanted, removed unless it was renamed into place.
-class TemporaryFile {
+class SafetensorsWriter::TemporaryFile {
  public:
   Status create(const std::filesystem::path& target) {
     static std::atomic<unsigned> counter{0};  // several threads may write the same file
@@ -75,7 +77,9 @@ class TemporaryFile {
   bool exists_ = false;
 };
 
-Status check_tensor(const NamedTensor& tensor, std::set<std::string_view>& names) {
+namespace {
+
+Status check_entry(const SafetensorsWriter::Entry& tensor, std::set<std::string_view>& names) {
   const auto bad = [&](const auto&... parts) {
     return error(Code::kInvalidArgument, "tensor '", tensor.name, "' ", parts...);
   };
@@ -87,55 +91,83 @@ Status check_tensor(const NamedTensor& tensor, std::set<std::string_view>& names
       return bad("has shape ", shape_text(tensor.shape), ", which is not a size");
     }
   }
-  if (bits % 8 != 0 || bits / 8 != tensor.data.size()) {
-    return bad("has ", tensor.data.size(), " bytes of data, want ", bits, " bits for ",
-               dtype_safetensors_name(tensor.dtype), " ", shape_text(tensor.shape));
+  if (bits % 8 != 0 || bits / 8 != tensor.nbytes) {
+    return bad("has ", tensor.nbytes, " bytes of data, want ", bits, " bits for ", dtype_safetensors_name(tensor.dtype),
+               " ", shape_text(tensor.shape));
   }
   return {};
 }
 
 }  // namespace
 
-Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                         std::span<const std::pair<std::string, std::string>> metadata) {
+SafetensorsWriter::SafetensorsWriter() : file_(std::make_unique<TemporaryFile>()) {}
+SafetensorsWriter::SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+Result<SafetensorsWriter> SafetensorsWriter::open(const std::filesystem::path& path, std::span<const Entry> entries,
+                                                  std::span<const std::pair<std::string, std::string>> metadata) {
+  SafetensorsWriter writer;
+  writer.path_ = path;
   std::set<std::string_view> names;
-  std::vector<const NamedTensor*> ordered;
-  for (const NamedTensor& tensor : tensors) {
-    CADRE_TRY(check_tensor(tensor, names));
-    ordered.push_back(&tensor);
+  for (const Entry& entry : entries) {
+    CADRE_TRY(check_entry(entry, names));
+    writer.order_.push_back(writer.order_.size());
   }
-  // The tensors lie in one array, so their addresses give the order they came in.
-  std::sort(ordered.begin(), ordered.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    const int bits_a = dtype_bits(a->dtype);
-    const int bits_b = dtype_bits(b->dtype);
+  std::sort(writer.order_.begin(), writer.order_.end(), [&](std::size_t a, std::size_t b) {
+    const int bits_a = dtype_bits(entries[a].dtype);
+    const int bits_b = dtype_bits(entries[b].dtype);
     return bits_a != bits_b ? bits_a > bits_b : a < b;
   });
 
-  std::vector<Json::Member> entries;
+  std::vector<Json::Member> members;
   if (!metadata.empty()) {
     std::vector<Json::Member> fields;
     for (const auto& [key, value] : metadata) fields.emplace_back(key, value);
-    entries.emplace_back("__metadata__", Json::object(std::move(fields)));
+    members.emplace_back("__metadata__", Json::object(std::move(fields)));
   }
   std::uint64_t offset = 0;
-  for (const NamedTensor* tensor : ordered) {
-    const std::uint64_t end = offset + tensor->data.size();
-    entries.emplace_back(tensor->name, Json::object({{"dtype", dtype_safetensors_name(tensor->dtype)},
-                                                     {"shape", Json::array(tensor->shape)},
-                                                     {"data_offsets", Json::array({offset, end})}}));
+  for (const std::size_t i : writer.order_) {
+    const Entry& entry = entries[i];
+    const std::uint64_t end = offset + entry.nbytes;
+    members.emplace_back(entry.name, Json::object({{"dtype", dtype_safetensors_name(entry.dtype)},
+                                                   {"shape", Json::array(entry.shape)},
+                                                   {"data_offsets", Json::array({offset, end})}}));
     offset = end;
   }
-  std::string header = Json::object(std::move(entries)).dump();
+  writer.left_ = offset;
+  std::string header = Json::object(std::move(members)).dump();
   header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the data starts at a multiple of 8 bytes
   std::string length;
   for (int i = 0; i < 8; ++i) length += static_cast<char>(static_cast<std::uint64_t>(header.size()) >> (8 * i) & 0xff);
 
-  TemporaryFile file;
-  CADRE_TRY(file.create(path));
-  CADRE_TRY(file.write(length.data(), length.size()));
-  CADRE_TRY(file.write(header.data(), header.size()));
-  for (const NamedTensor* tensor : ordered) CADRE_TRY(file.write(tensor->data.data(), tensor->data.size()));
-  return file.move_to(path);
+  CADRE_TRY(writer.file_->create(path));
+  CADRE_TRY(writer.file_->write(length.data(), length.size()));
+  CADRE_TRY(writer.file_->write(header.data(), header.size()));
+  return writer;
+}
+
+Status SafetensorsWriter::write(std::span<const std::byte> bytes) {
+  if (bytes.size() > left_) {
+    return error(Code::kInternal, path_.string(), ": ", bytes.size() - left_, " bytes more than its header says");
+  }
+  left_ -= bytes.size();
+  return file_->write(bytes.data(), bytes.size());
+}
+
+Status SafetensorsWriter::finish() {
+  if (left_ > 0) return error(Code::kInternal, path_.string(), ": ", left_, " bytes fewer than its header says");
+  return file_->move_to(path_);
+}
+
+Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                         std::span<const std::pair<std::string, std::string>> metadata) {
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const NamedTensor& tensor : tensors) {
+    entries.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.data.size()});
+  }
+  CADRE_ASSIGN(SafetensorsWriter writer, SafetensorsWriter::open(path, entries, metadata));
+  for (const std::size_t i : writer.order()) CADRE_TRY(writer.write(tensors[i].data));
+  return writer.finish();
 }
 
 }  // namespace cadre

@@ -69,9 +69,7 @@ Result<View> Builder::vector(const std::string& name, std::int64_t size, bool pa
     CADRE_TRY(per_rank(size, name.c_str()).status());
     ranges = {ranks.part(size)};
   }
-  // Some files keep a vector as a matrix of one row.
-  const TensorInfo* stored = loader.checkpoint()->find(name);
-  if (stored != nullptr && stored->shape.size() == 2 && stored->shape[0] == 1) {
+  if (loader.is_row(name)) {
     CADRE_ASSIGN(const View row, loader.device_tensor(name, {1, size}, {}, ranges));
     return row.at(0);
   }

@@ -5,7 +5,9 @@
 
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
+#include "model/dummy_weights.h"
 #include "model/families/family.h"
+#include "model/tensor_plan.h"
 #include "model/text_part.h"
 
 namespace cadre {
@@ -62,6 +64,16 @@ std::int64_t beside_source(const MoeAdmission& admission) {
                       intermediate_per_rank(spec, deployment);
 }
 
+Result<std::shared_ptr<Checkpoint>> open_weights(const ModelOptions& o, const ModelConfig& config,
+                                                 std::vector<std::string>& notes) {
+  if (o.weights == WeightOrigin::kFiles) return open_model_weights(o.dir, config, &notes);
+  CADRE_ASSIGN(TensorPlan plan, plan_tensors(config, o.dir));
+  if (o.weights == WeightOrigin::kNone) return std::move(plan.checkpoint);
+  notes.push_back("the weights are random numbers (seed " + std::to_string(o.seed) + "), so the answers are too");
+  ThreadPool alone(1);
+  return make_dummy_weights(*plan.checkpoint, o.seed, o.threads != nullptr ? *o.threads : alone);
+}
+
 }  // namespace
 
 Model::~Model() = default;
@@ -70,9 +82,13 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   std::unique_ptr<Model> m(new Model());
   m->options_ = std::move(options);
   const ModelOptions& o = m->options_;
-  CADRE_ASSIGN(m->config_, read_model_config(o.dir));
+  if (o.config) {
+    CADRE_ASSIGN(m->config_, parse_model_config(*o.config));
+  } else {
+    CADRE_ASSIGN(m->config_, read_model_config(o.dir));
+  }
   CADRE_ASSIGN(const Family* family, find_family(m->config_.model_type).with_context(o.dir + "/config.json"));
-  CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, open_model_weights(o.dir, m->config_, &m->notes_));
+  CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, open_weights(o, m->config_, m->notes_));
   const std::int64_t bytes = weight_memory(*checkpoint, m->config_.quantisation);
   m->weight_bytes_ = static_cast<std::uint64_t>(bytes);
   if (m->config_.quantisation.method != Quantisation::Method::kNone) {
@@ -80,8 +96,8 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   }
   for (const std::string& name : checkpoint->unlisted())
     m->notes_.push_back("tensor '" + name + "' is not listed in the index");
-  m->loader_ =
-      std::make_unique<WeightLoader>(checkpoint, o.device, o.check_weights, m->config_.quantisation, !o.shapes_only);
+  m->loader_ = std::make_unique<WeightLoader>(checkpoint, o.device, o.check_weights, m->config_.quantisation,
+                                              !o.shapes_only && o.weights != WeightOrigin::kNone);
   m->builder_ = std::make_unique<Builder>(m->config_, *m->loader_, o.ranks);
   m->stream_ = o.device->make_stream();
   m->builder_->targets.model_type = m->config_.model_type;

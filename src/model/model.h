@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,15 @@
 
 namespace cadre {
 
+// Where a model's weights come from: its folder; random numbers; or nowhere, for a plan of a model that cannot run.
+enum class WeightOrigin : std::uint8_t { kFiles, kDummy, kNone };
+
 struct ModelOptions {
   std::string dir;
+  std::optional<Json> config;  // in place of dir/config.json; `dir` is a name in messages then
+  WeightOrigin weights = WeightOrigin::kFiles;
+  std::uint64_t seed = 0;         // of random weights
+  ThreadPool* threads = nullptr;  // for making them; null: the caller's thread alone. Used by load only
   std::shared_ptr<Device> device;
   Ranks ranks;
   DeviceCaps caps;             // what the gate plans for

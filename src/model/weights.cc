@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/dot.h"
+#include "model/tensor_plan.h"
 
 namespace cadre {
 namespace {
@@ -31,7 +32,30 @@ View dense_like(const View& view, void* at) {
 
 }  // namespace
 
+bool WeightLoader::has(const std::string& name) const {
+  return checkpoint_->find(name) != nullptr || (planner_ != nullptr && planner_->has(name));
+}
+
+bool WeightLoader::is_row(const std::string& name) const {
+  const TensorInfo* stored = checkpoint_->find(name);
+  if (stored == nullptr) return planner_ != nullptr && planner_->is_row(name);
+  return stored->shape.size() == 2 && stored->shape[0] == 1;
+}
+
+bool WeightLoader::is_quantised(const std::string& name) const {
+  return QuantisedTensor::is_there(*checkpoint_, quantisation_, name) ||
+         (planner_ != nullptr && planner_->quantises(name));
+}
+
+// A second request for a tensor (tied weights) gets the first one's.
+Status WeightLoader::make_missing(const std::string& name, Dims shape) {
+  if (planner_ == nullptr || checkpoint_->find(name) != nullptr) return {};
+  if (QuantisedTensor::is_there(*checkpoint_, quantisation_, name)) return {};
+  return planner_->make(*checkpoint_, name, shape);
+}
+
 Result<QuantisedTensor> WeightLoader::quantised(const std::string& name, Dims shape) {
+  CADRE_TRY(make_missing(name, shape));
   CADRE_ASSIGN(QuantisedTensor tensor,
                QuantisedTensor::open(checkpoint_, quantisation_, name, {shape.begin(), shape.size()}));
   used_.insert(tensor.codes_key());
@@ -54,6 +78,7 @@ Result<std::pair<View, std::shared_ptr<const void>>> WeightLoader::dequantise(co
 }
 
 Result<View> WeightLoader::host(const std::string& name, Dims shape) {
+  CADRE_TRY(make_missing(name, shape));
   if (is_quantised(name)) {
     CADRE_ASSIGN(auto made, dequantise(name, shape));
     copies_.push_back(std::move(made.second));

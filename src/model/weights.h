@@ -17,6 +17,8 @@ using Dims = std::initializer_list<std::int64_t>;
 // Where on a rank's matrix rows of the whole matrix lie: [begin, end) pieces, in order. Empty: all.
 using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
+class TensorPlanner;
+
 class WeightLoader {
  public:
   // `reads`: false where only shapes matter; what would be dequantised is zeros then and costs nothing.
@@ -28,16 +30,24 @@ class WeightLoader {
         quantisation_(quantisation),
         reads_(reads) {}
 
-  bool has(const std::string& name) const { return checkpoint_->find(name) != nullptr; }
+  // For a checkpoint that is made as it is asked for: `planner`, which must outlive this, puts in what is missing.
+  WeightLoader(std::shared_ptr<Checkpoint> checkpoint, std::shared_ptr<Device> device, const Quantisation& quantisation,
+               TensorPlanner& planner)
+      : WeightLoader(std::move(checkpoint), std::move(device), false, quantisation, false) {
+    planner_ = &planner;
+  }
+
+  // Where the file may hold a tensor or another in its place: which it is.
+  bool has(const std::string& name) const;
   const std::string& folder() const { return checkpoint_->folder(); }
   std::shared_ptr<const Checkpoint> checkpoint() const { return checkpoint_; }
   Device& device() { return *device_; }
 
+  // Whether the file keeps a vector as a matrix of one row.
+  bool is_row(const std::string& name) const;
   // Whether the file holds the tensor quantised: `host` and `device_tensor` make BF16 of it, and `quantised` leaves
   // that to the caller.
-  bool is_quantised(const std::string& name) const {
-    return QuantisedTensor::is_there(*checkpoint_, quantisation_, name);
-  }
+  bool is_quantised(const std::string& name) const;
   Result<QuantisedTensor> quantised(const std::string& name, Dims shape);
 
   // The file's tensor as a host view of exactly this shape. Refuses a missing tensor, another shape, a type that is
@@ -57,8 +67,11 @@ class WeightLoader {
   // The whole tensor as BF16.
   Result<std::pair<View, std::shared_ptr<const void>>> dequantise(const std::string& name, Dims shape);
 
+  Status make_missing(const std::string& name, Dims shape);
+
   std::shared_ptr<Checkpoint> checkpoint_;
   std::shared_ptr<Device> device_;
+  TensorPlanner* planner_ = nullptr;
   bool check_values_;
   Quantisation quantisation_;
   bool reads_;

@@ -11,6 +11,8 @@ namespace cadre {
 struct Family {
   std::string_view model_type;
   Status (*build)(Builder& builder, Network& network);
+  // Ends of names that published checkpoints have, where `build` asks the loader which of several forms there is.
+  std::vector<std::string_view> published = {};
 };
 
 Status build_deepseek_v2(Builder& builder, Network& network);

@@ -1,0 +1,19 @@
+// Which model to make up: a config, from a file or one of the small ones that come with each family, cut to size.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/json.h"
+
+namespace cadre {
+
+// A small model of the family, with all its structure; an unknown model_type lists the known.
+Result<Json> small_family_config(std::string_view model_type);
+// A config.json, wherever it lies; of a multimodal model, the text part with what the outside says of it.
+Result<Json> read_config_file(const std::string& path);
+// The first `layers` layers of the model: counts, lists with an entry for each layer, lists of layers, patterns.
+Result<Json> cut_layers(const Json& config, std::int64_t layers);
+
+}  // namespace cadre

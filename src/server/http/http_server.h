@@ -38,7 +38,8 @@ struct HttpRequest {
   std::string query;                                         // as sent, without "?"
   std::vector<std::pair<std::string, std::string>> headers;  // in order, names as sent
   std::string body;
-  std::string peer;  // the client's address, "127.0.0.1:53211"
+  std::string peer;                     // the client's address, "127.0.0.1:53211"
+  std::shared_ptr<const void> checked;  // what the check of the head leaves for the handler
   // The first header of this name, whatever its case; empty where there is none.
   std::string_view header(std::string_view name) const;
 };
@@ -72,13 +73,14 @@ using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<Http
 
 // Looks at a request whose header is complete and good and of whose body nothing was read or waited for (head.body is
 // empty, and a client that expects "100 Continue" has not been told to go on). A refusal is sent at once and ends the
-// connection; the body is never kept. Called on the server's thread, must not wait. An exception refuses with a 500.
+// connection; the body is never kept. It may leave something in head.checked and change nothing else. Called on the
+// server's thread, must not wait. An exception refuses with a 500.
 struct HttpHeadRefusal {
   int status = 0;
   HttpHeaders headers;
   std::string body;
 };
-using HttpHeadCheck = std::function<std::optional<HttpHeadRefusal>(const HttpRequest& head)>;
+using HttpHeadCheck = std::function<std::optional<HttpHeadRefusal>(HttpRequest& head)>;
 
 // What went wrong before a handler saw a request (malformed, too large, too slow): a status, and the text for people.
 // Returns the body and its content type.

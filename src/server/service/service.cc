@@ -59,7 +59,7 @@ class Server final : public Service {
   Server() = default;
   const Route* begin(HttpRequest request, Exchange* exchange, std::string* allowed) const;
   std::optional<Refusal> identify(const Route* route, Exchange* exchange) const;
-  std::optional<HttpHeadRefusal> check_head(const HttpRequest& head);
+  std::optional<HttpHeadRefusal> check_head(HttpRequest& head);
   void handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
   void dispatch(const Route& route, Exchange exchange);
 
@@ -153,6 +153,10 @@ const Route* Server::begin(HttpRequest request, Exchange* exchange, std::string*
 // Who may not ask is told nothing, not even which routes there are.
 std::optional<Refusal> Server::identify(const Route* route, Exchange* exchange) const {
   if (route != nullptr && !route->needs_key) return std::nullopt;
+  if (const auto known = std::static_pointer_cast<const Caller>(exchange->request.checked); known != nullptr) {
+    exchange->caller = *known;
+    return std::nullopt;
+  }
   const std::string_view authorization = exchange->request.header("Authorization");
   auto who = context.access->identify(authorization.empty() ? std::nullopt : std::optional(authorization));
   if (Refusal* refusal = std::get_if<Refusal>(&who)) return std::move(*refusal);
@@ -161,12 +165,16 @@ std::optional<Refusal> Server::identify(const Route* route, Exchange* exchange) 
 }
 
 // Before the body is read: whoever has no key costs no memory.
-std::optional<HttpHeadRefusal> Server::check_head(const HttpRequest& head) {
+std::optional<HttpHeadRefusal> Server::check_head(HttpRequest& head) {
   Exchange exchange;
   std::string allowed;
   const Route* route = begin(head, &exchange, &allowed);
   const std::optional<Refusal> refusal = identify(route, &exchange);
-  if (!refusal) return std::nullopt;
+  if (!refusal) {
+    // The request keeps the rights it came with, and its key is hashed once.
+    if (exchange.caller.grant != nullptr) head.checked = std::make_shared<const Caller>(std::move(exchange.caller));
+    return std::nullopt;
+  }
   context.metrics->rejected(refusal->reason);
   const LogField why("error", refusal->message);
   log_request(context, exchange, refusal->status, {&why, 1});
@@ -236,7 +244,7 @@ Result<std::unique_ptr<Server>> Server::make(ServeOptions options, std::unique_p
   const auto handler = [self = server.get()](HttpRequest request, std::shared_ptr<HttpReply> reply) {
     self->handle(std::move(request), reply);
   };
-  const auto head_check = [self = server.get()](const HttpRequest& head) { return self->check_head(head); };
+  const auto head_check = [self = server.get()](HttpRequest& head) { return self->check_head(head); };
   const auto error_body = [](int status, std::string_view message) {
     return std::pair(api_error(status, std::string(message)).body(), std::string("application/json"));
   };

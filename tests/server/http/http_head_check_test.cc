@@ -63,6 +63,24 @@ TEST_F(HttpHeadCheckTest, SeesTheHeadOnce) {
   EXPECT_EQ(heads[2].path, "/y");
 }
 
+// What it leaves reaches the handler of that request and of no other on the connection.
+TEST(HttpHeadCheck, LeavesSomethingForTheHandler) {
+  const auto handler = [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+    const auto left = std::static_pointer_cast<const std::string>(request.checked);
+    reply->send(200, {}, left == nullptr ? "nothing" : "left " + *left);
+  };
+  const auto server = start_server({}, handler, [](HttpRequest& head) -> std::optional<HttpHeadRefusal> {
+    const std::string key(head.header("Key"));
+    if (!key.empty()) head.checked = std::make_shared<const std::string>(key);
+    return std::nullopt;
+  });
+  RawClient client(server->port());
+  client.send(post_header("one", 3) + "abc" + get("/y") + post_header("two", 0) + get("/z"));
+  for (const char* want : {"left one", "nothing", "left two", "nothing"}) {
+    EXPECT_NE(client.read_reply().find(want), std::string::npos) << want;
+  }
+}
+
 TEST_F(HttpHeadCheckTest, ByteByByteAndInChunks) {
   start();
   RawClient client(server->port());

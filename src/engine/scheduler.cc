@@ -15,7 +15,7 @@ constexpr std::int64_t kTurnRows = 32;
 // The same flow's prompts go on at least at this pace beside its answers.
 constexpr std::int64_t kLeastPromptRows = 8;
 
-// Steps in a row that answers of a flow above its share may be left out of.
+// Steps in a row that answers, and then prompts, of flows above their share may be left out of.
 constexpr int kPauses = 4;
 
 // Steps after which a flow that has been alone may fill whole steps with its prompts.
@@ -266,7 +266,8 @@ bool Scheduler::above_share(const Flow& flow) const {
 // Prompts share what room there is flow by flow, the neediest first. A step takes as long as it has rows, so one that
 // brings the neediest flow's first token has no prompts of flows above their share in it; and while several flows come
 // and go, those above their share compute in small steps, because a newcomer waits for the step that is running.
-// `limited` is what such flows may have.
+// `limited` is what such flows may have. It is theirs, too, after so many steps without any of their prompts: others
+// that never run out of prompts must not keep them waiting for ever.
 void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room, std::int64_t limited) {
   std::vector<Sequence*> prompts;
   for (const Owned& sequence : running_) {
@@ -294,7 +295,12 @@ void Scheduler::plan_prompts(std::vector<Part>* parts, std::int64_t room, std::i
   };
   if (!flows.empty() && above_share(*flows.front())) {
     room = std::min(room, limited);
+    passed_over_ = 0;
   } else {
+    const auto above = std::find_if(flows.begin(), flows.end(), [&](const Flow* flow) { return above_share(*flow); });
+    const bool due = above != flows.end() && passed_over_ >= kPauses;
+    if (due) give(*above, std::min(room, limited));
+    passed_over_ = above == flows.end() || due ? 0 : passed_over_ + 1;
     std::erase_if(flows, [&](const Flow* flow) { return above_share(*flow); });
   }
   const std::int64_t turn = flows.size() > 1 ? kTurnRows : room;

@@ -97,6 +97,7 @@ class Scheduler {
   std::uint64_t admissions_ = 0;
   std::int64_t contended_until_ = 0;  // step up to which several flows are to be expected
   int paused_ = 0;                    // steps in a row that left out answers
+  int passed_over_ = 0;               // steps in a row that left out prompts
   std::int64_t queries_ = 0, hits_ = 0, preemptions_ = 0, steps_ = 0, rows_ = 0, prompt_rows_ = 0, generated_ = 0;
 };
 

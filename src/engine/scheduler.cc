@@ -148,6 +148,22 @@ bool Scheduler::try_admit(Sequence& sequence) {
   return true;
 }
 
+// Another one of its flow is computing what this one begins with: choices of one request, or the same prompt asked
+// again. It starts from the cache once the other is through, instead of computing the same beside it.
+bool Scheduler::may_start_from_twin(const Sequence& sequence) const {
+  const Sequence::Ask& ask = sequence.ask();
+  if (!options_.prefix_caching || keep_all_ || ask.prompt_logprobs) return false;
+  const std::int64_t shared = (static_cast<std::int64_t>(sequence.ids().size()) - 1) / kPageSize * kPageSize;
+  const auto beginning = sequence.ids().first(static_cast<std::size_t>(shared));
+  return std::any_of(running_.begin(), running_.end(), [&](const Owned& other) {
+    return other->flow == sequence.flow && other->node != nullptr && !other->cancelled &&
+           other->cached_pages * kPageSize < shared && other->prompt_tokens() >= shared &&
+           other->ask().priority <= ask.priority && other->ask().adapter == ask.adapter &&
+           other->ask().cache_salt == ask.cache_salt &&
+           std::equal(beginning.begin(), beginning.end(), other->ids().begin());
+  });
+}
+
 void Scheduler::admit() {
   Skip skip;
   const Sequence* starved = nullptr;  // the neediest that waits for an adapter slot
@@ -162,6 +178,10 @@ void Scheduler::admit() {
     if (!adapters_.has_room(next->ask().adapter)) {
       skip.adapters.insert(next->ask().adapter.get());
       if (starved == nullptr) starved = next;
+      continue;
+    }
+    if (may_start_from_twin(*next)) {
+      skip.sequences.insert(next);
       continue;
     }
     if (static_cast<int>(running_.size()) >= options_.max_sequences) {

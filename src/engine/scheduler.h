@@ -68,6 +68,7 @@ class Scheduler {
   void admit();
   void free_slot_for(const Sequence& starved);
   bool try_admit(Sequence& sequence);
+  bool may_start_from_twin(const Sequence& sequence) const;
   // What cannot be admitted in this step.
   struct Skip {
     std::set<const LoadedAdapter*> adapters;  // have no slot

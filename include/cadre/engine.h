@@ -210,7 +210,7 @@ class CADRE_API Engine {
   // The request gets no further token; its last event comes with the next step. False for an unknown id.
   bool cancel(std::uint64_t request);
   bool idle() const;
-  // The last step had nothing to run although requests wait: for a slot or for memory that others hold.
+  // The last step had nothing to run although requests wait: for a slot, for memory, or for an adapter being read.
   bool stalled() const;
   EngineStats stats() const;
   MemoryReport memory() const;

@@ -229,42 +229,51 @@ Result<AdapterRef> AdapterSet::find(std::string_view name) const {
   return error(Code::kNotFound, "no adapter is named '", name, "'; loaded: ", known.empty() ? "none" : known);
 }
 
-Status AdapterSet::bring_into_memory(const Model& model, LoadedAdapter& adapter) {
+Status AdapterSet::bring_into_memory(LoadedAdapter& adapter, Result<std::shared_ptr<ReadAdapter>> read) {
   if (adapter.adapter != nullptr) return {};
-  Result<std::shared_ptr<ReadAdapter>> reread = read(model, adapter.source);
-  if (!reread.ok()) {
-    return error(Code::kConflict, reread.status().message(), "; it was loaded and is needed again: put it back, or ",
+  if (!read.ok()) {
+    return error(Code::kConflict, read.status().message(), "; it was loaded and is needed again: put it back, or ",
                  "load it again");
   }
-  const std::shared_ptr<ReadAdapter>& again = *reread;
+  const std::shared_ptr<ReadAdapter>& again = *read;
   if (again->adapter->digest != adapter.info.digest) {
     return error(Code::kConflict, "adapter '", adapter.info.name,
                  "' changed on disk since it was loaded; load it again to use its new content");
   }
   adapter.adapter = again->adapter;
-  const std::lock_guard lock(mutex_);
-  adapter.info.in_memory = true;
-  adapter.info.load_seconds = again->seconds;
+  {
+    const std::lock_guard lock(mutex_);
+    adapter.info.in_memory = true;
+    adapter.info.load_seconds = again->seconds;
+  }
+  adapter.last_use = ++clock_;
+  shrink_memory();
   return {};
 }
 
-void AdapterSet::shrink_memory() {
-  if (max_in_memory_ == 0) return;
-  while (true) {
-    int in_memory = 0;
-    LoadedAdapter* oldest = nullptr;
-    for (const AdapterRef& adapter : all_) {
-      if (adapter->adapter == nullptr) continue;
-      ++in_memory;
-      const auto named = by_name_.find(adapter->info.name);
-      // A replaced version cannot be read again: its folder holds the new one. Nor might one that requests hold, by the
-      // time they run. Besides them, only all_ and by_name_ hold it.
-      if (adapter->info.slot >= 0 || named == by_name_.end() || named->second != adapter || adapter.use_count() > 2) {
-        continue;
-      }
-      if (oldest == nullptr || adapter->last_use < oldest->last_use) oldest = adapter.get();
+int AdapterSet::in_memory() const {
+  return static_cast<int>(std::count_if(all_.begin(), all_.end(), [](const auto& a) { return a->adapter != nullptr; }));
+}
+
+LoadedAdapter* AdapterSet::dispensable() const {
+  LoadedAdapter* oldest = nullptr;
+  for (const AdapterRef& adapter : all_) {
+    if (adapter->adapter == nullptr) continue;
+    const auto named = by_name_.find(adapter->info.name);
+    // A replaced version cannot be read again: its folder holds the new one. Nor might one that requests hold, by the
+    // time they run. Besides them, only all_ and by_name_ hold it.
+    if (adapter->info.slot >= 0 || named == by_name_.end() || named->second != adapter || adapter.use_count() > 2) {
+      continue;
     }
-    if (in_memory <= max_in_memory_ || oldest == nullptr) return;
+    if (oldest == nullptr || adapter->last_use < oldest->last_use) oldest = adapter.get();
+  }
+  return oldest;
+}
+
+void AdapterSet::shrink_memory() {
+  while (max_in_memory_ > 0 && in_memory() > max_in_memory_) {
+    LoadedAdapter* oldest = dispensable();
+    if (oldest == nullptr) return;
     oldest->adapter = nullptr;
     const std::lock_guard lock(mutex_);
     oldest->info.in_memory = false;
@@ -276,7 +285,7 @@ Result<bool> AdapterSet::acquire(Runner& runner, const AdapterRef& adapter) {
   if (adapter->info.slot < 0) {
     const int slot = find_slot();
     if (slot < 0) return false;
-    CADRE_TRY(bring_into_memory(runner.model(), *adapter));
+    if (on_disk(adapter)) CADRE_TRY(bring_into_memory(*adapter, read(runner.model(), adapter->source)));
     CADRE_TRY(put(runner, *adapter, slot));
     shrink_memory();
   }

@@ -31,8 +31,13 @@ class AdapterSet {
   std::vector<AdapterInfo> list() const;                 // any thread
   AdapterInfo info(const LoadedAdapter& adapter) const;  // any thread
 
-  // Before a sequence of the adapter runs: brings it into a slot and keeps it there until as many calls of release.
-  // False where every slot is kept by others. Between batches, as the rest.
+  // Whether the adapter has to be read before it can have a slot; then `read` gives what bring_into_memory takes.
+  bool on_disk(const AdapterRef& adapter) const { return adapter != nullptr && adapter->adapter == nullptr; }
+  // Whether one more in memory keeps within max_cpu_loras.
+  bool has_memory() const { return max_in_memory_ == 0 || in_memory() < max_in_memory_ || dispensable() != nullptr; }
+  Status bring_into_memory(LoadedAdapter& adapter, Result<std::shared_ptr<ReadAdapter>> read);
+  // Before a sequence of the adapter runs: brings it into a slot, reading it where it is on disk, and keeps it there
+  // until as many calls of release. False where every slot is kept by others. Between batches, as the rest.
   bool has_room(const AdapterRef& adapter) const {
     return adapter == nullptr || adapter->info.slot >= 0 || find_slot() >= 0;
   }
@@ -54,7 +59,8 @@ class AdapterSet {
   void take_out(Runner& runner, LoadedAdapter& adapter);
   // A free slot, or that of the adapter that may best go, which is not taken out yet; -1 where all are kept.
   int find_slot() const;
-  Status bring_into_memory(const Model& model, LoadedAdapter& adapter);
+  int in_memory() const;
+  LoadedAdapter* dispensable() const;  // whose content goes first; null where all must stay
   void shrink_memory();
 
   MoeGate gate_;

@@ -52,6 +52,7 @@ struct Engine::Impl {
   mutable std::mutex names_mutex;
   std::string names;  // of the backends in the reports
 
+  std::unique_ptr<AdapterLoader> loader;
   std::unique_ptr<Scheduler> scheduler;
   bool stalled = false;
   std::size_t max_prompt_bytes = 0;
@@ -155,7 +156,9 @@ Status Engine::Impl::open(EngineOptions o) {
   scheduling.max_tokens = options.max_num_batched_tokens;
   scheduling.max_logit_rows = limits.max_logit_rows;
   scheduling.prefix_caching = options.enable_prefix_caching;
-  scheduler = std::make_unique<Scheduler>(scheduling, *runner, *adapters);
+  loader = std::make_unique<AdapterLoader>(
+      [this](const AdapterSource& source) { return adapters->read(runner->model(), source); });
+  scheduler = std::make_unique<Scheduler>(scheduling, *runner, *adapters, *loader);
   CADRE_TRY(read_generation_defaults());
   if (prompts.tokenizer() != nullptr) {
     // Normalising can shorten a text to a third (NFKC's worst); what is stripped is little.
@@ -264,6 +267,8 @@ Result<std::vector<Event>> Engine::Impl::step() {
   const std::vector<Scheduler::Part> parts = scheduler->plan();
   finish(scheduler->broken());  // they hold no rows
   stalled = parts.empty() && events.empty() && !scheduler->idle();
+  // Whoever calls again and again should not do so for nothing while an adapter is read, nor wait long for other calls.
+  if (stalled) loader->wait(std::chrono::milliseconds(2));
   if (!parts.empty()) {
     std::vector<RunItem> items;
     std::vector<std::int64_t> starts;

@@ -41,10 +41,11 @@ bool has_recurrent(const std::vector<StateSpec>& specs) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, Runner& runner, AdapterSet& adapters)
+Scheduler::Scheduler(const SchedulerOptions& options, Runner& runner, AdapterSet& adapters, AdapterLoader& loader)
     : options_(options),
       runner_(runner),
       adapters_(adapters),
+      loader_(loader),
       keep_all_(runner.model().rope_by_length()),
       recurrent_(has_recurrent(runner.model().state_specs())),
       cache_(runner.pool(), recurrent_) {}
@@ -164,8 +165,21 @@ bool Scheduler::may_start_from_twin(const Sequence& sequence) const {
   });
 }
 
+// What the loader has read comes into memory; where it cannot be used, all that wait for it end.
+const LoadedAdapter* Scheduler::take_read_adapter() {
+  std::optional<AdapterLoader::Done> done = loader_.take();
+  if (!done) return nullptr;
+  const Status status = adapters_.bring_into_memory(*done->adapter, std::move(done->read));
+  if (status.ok()) return nullptr;
+  for (const Owned& sequence : waiting_) {
+    if (sequence->ask().adapter == done->adapter) broken_.push_back({sequence.get(), status});
+  }
+  return done->adapter.get();
+}
+
 void Scheduler::admit() {
   Skip skip;
+  if (const LoadedAdapter* broken = take_read_adapter(); broken != nullptr) skip.adapters.insert(broken);
   const Sequence* starved = nullptr;  // the neediest that waits for an adapter slot
   while (Sequence* next = next_waiting(skip)) {
     // Slots would never come free if adapters that were served more went on taking new requests.
@@ -174,10 +188,16 @@ void Scheduler::admit() {
       skip.sequences.insert(next);
       continue;
     }
-    // Asked before anybody gives way for it.
-    if (!adapters_.has_room(next->ask().adapter)) {
+    // Asked before anybody gives way for it. One on disk is read first, in turn; the neediest also while it waits for
+    // a slot, if that takes no memory from others.
+    const bool room = adapters_.has_room(next->ask().adapter);
+    if (adapters_.on_disk(next->ask().adapter) && !loader_.busy() &&
+        (room || (starved == nullptr && adapters_.has_memory()))) {
+      loader_.start(next->ask().adapter);
+    }
+    if (!room || adapters_.on_disk(next->ask().adapter)) {
       skip.adapters.insert(next->ask().adapter.get());
-      if (starved == nullptr) starved = next;
+      if (!room && starved == nullptr) starved = next;
       continue;
     }
     if (may_start_from_twin(*next)) {
@@ -226,6 +246,12 @@ void Scheduler::free_slot_for(const Sequence& starved) {
     if (most == nullptr || s->flow->served > most->flow->served) most = s.get();
   }
   if (most == nullptr || most->flow->served < starved.flow->served + kAhead) return;
+  // Read first, even beyond the limit of what is in memory: it is in its slot soon after. Who gives way earlier would
+  // come back before it is there.
+  if (adapters_.on_disk(starved.ask().adapter)) {
+    if (!loader_.busy()) loader_.start(starved.ask().adapter);
+    return;
+  }
   const AdapterRef adapter = most->ask().adapter;
   for (std::size_t i = running_.size(); i-- > 0;) {
     if (running_[i]->ask().adapter == adapter) preempt(running_[i].get());

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/adapter_loader.h"
 #include "engine/adapter_set.h"
 #include "engine/fair_share.h"
 #include "engine/prefix_cache.h"
@@ -40,7 +41,7 @@ class Scheduler {
     Status why;
   };
 
-  Scheduler(const SchedulerOptions& options, Runner& runner, AdapterSet& adapters);
+  Scheduler(const SchedulerOptions& options, Runner& runner, AdapterSet& adapters, AdapterLoader& loader);
   ~Scheduler();
 
   void add(std::unique_ptr<Sequence> sequence);
@@ -66,6 +67,7 @@ class Scheduler {
  private:
   using Owned = std::unique_ptr<Sequence>;
   void admit();
+  const LoadedAdapter* take_read_adapter();  // null, or one that cannot be used
   void free_slot_for(const Sequence& starved);
   bool try_admit(Sequence& sequence);
   bool may_start_from_twin(const Sequence& sequence) const;
@@ -88,6 +90,7 @@ class Scheduler {
   SchedulerOptions options_;
   Runner& runner_;
   AdapterSet& adapters_;
+  AdapterLoader& loader_;
   bool keep_all_;  // rotary embeddings depend on the length: nothing is shared, nobody gives way
   bool recurrent_;
   PrefixCache cache_;

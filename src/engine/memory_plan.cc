@@ -88,11 +88,14 @@ Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpe
 
 Status check_memory(const MemoryPlan& plan, std::int64_t limit) {
   if (limit <= 0 || plan.total() <= limit) return {};
-  return error(
-      Code::kOutOfMemory, "the model needs ", size_text(plan.total()), " (weights ", size_text(plan.weights),
-      ", adapters ", size_text(plan.adapters), ", cache ", size_text(plan.cache), ", workspace ",
-      size_text(plan.workspace), "), and ", size_text(limit),
-      " are available; lower --max-model-len, --kv-cache-memory or --max-num-seqs, or use a machine with more memory");
+  // Without room for the weights nothing else helps.
+  const char* advice = plan.weights + plan.adapters > limit
+                           ? "use a machine with more memory"
+                           : "lower --max-model-len, --kv-cache-memory or --max-num-seqs, or use a machine with more "
+                             "memory";
+  return error(Code::kOutOfMemory, "the model needs ", size_text(plan.total()), " (weights ", size_text(plan.weights),
+               ", adapters ", size_text(plan.adapters), ", cache ", size_text(plan.cache), ", workspace ",
+               size_text(plan.workspace), "), and ", size_text(limit), " are available; ", advice);
 }
 
 }  // namespace cadre

@@ -170,6 +170,8 @@ Result<std::shared_ptr<Checkpoint>> make_dummy_weights(const Checkpoint& plan, s
     return error(Code::kOutOfMemory, "random weights need ", bytes >> 20,
                  " MiB: ", std::generic_category().message(errno), "; use fewer layers");
   }
+  // Best effort: in pages of 4 KiB the faults take longer than the numbers.
+  (void)::madvise(at, bytes, MADV_HUGEPAGE);
   const std::shared_ptr<void> memory(at, [bytes](void* p) { ::munmap(p, bytes); });
   std::shared_ptr<Checkpoint> made = Checkpoint::made(plan.folder());
   auto* to = static_cast<std::byte*>(at);

@@ -172,6 +172,20 @@ TEST(Config, RotationsThatAreNotFinite) {
               FailsWith(Code::kInvalidFile, "short_factor"));
 }
 
+// A field that no kind of rotation has may mean another one.
+TEST(Config, UnknownFieldsOfARotation) {
+  for (const char* fields : {R"({"rope_type": "yarn", "factor": 4, "llama_4_scaling_beta": 0.1})",
+                             R"({"full_attention": {"rope_theta": 1e6}})"}) {
+    EXPECT_THAT(Changed("qwen3_moe").set("rope_parameters", text(fields)).load(),
+                FailsWith(Code::kUnsupported, "is not a known field of a rotary embedding"));
+  }
+  EXPECT_THAT(Changed("gemma4_text")
+                  .set("rope_parameters", text(R"({"full_attention": {"rope_theta": 1e6, "turns": 2},
+                                           "sliding_attention": {"rope_theta": 1e4}})"))
+                  .load(),
+              FailsWith(Code::kUnsupported, "'rope_parameters.full_attention.turns'"));
+}
+
 TEST(Config, NumbersThatAreNotFinite) {
   const double nan = std::nan(""), infinity = INFINITY;
   for (const double bad : {nan, infinity, -1.0}) {

@@ -70,7 +70,8 @@ Pair fp8(const std::string& model, std::int64_t block_rows, std::int64_t block_c
   out.quantised.set("quantization_config", fp8_config(block_rows, block_columns));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : out.plain.tensors) {
-    if (name.ends_with("_proj.weight") || name.ends_with("kv_a_proj_with_mqa.weight")) names.push_back(name);
+    const bool expert = name.find(".experts.") != std::string::npos;  // named w1, w2, w3 in some families
+    if (expert || name.ends_with("_proj.weight") || name.ends_with("kv_a_proj_with_mqa.weight")) names.push_back(name);
   }
   EXPECT_GT(names.size(), 50u);
   for (const std::string& name : names) {
@@ -222,6 +223,27 @@ void expect_same_bits(const Pair& pair, const std::vector<AdapterFolder>& adapte
 TEST(Quantised, Fp8OfDeepseek) {
   expect_same_bits(fp8("deepseek_v3", 128, 128, DType::kF32),
                    {{"experts", golden_dir("deepseek_v3") / "adapters/experts"}}, "cpu_vector");
+}
+
+// MiniMax-M2 as it is published.
+TEST(Quantised, Fp8OfMinimax) {
+  Pair pair = fp8("minimax_m2", 8, 16, DType::kF32);
+  const std::string folder = extra_dir() / "models/minimax_m2_published/config.json";
+  for (ModelFiles* files : {&pair.quantised, &pair.plain}) files->config = Json::parse_file(folder).value();
+  pair.quantised.set("quantization_config",
+                     Json::object({{"activation_scheme", "dynamic"},
+                                   {"fmt", "float8_e4m3fn"},
+                                   {"quant_method", "fp8"},
+                                   {"weight_block_size", Json::array(std::vector<std::int64_t>{8, 16})},
+                                   {"modules_to_not_convert", Json::array(std::vector<std::string>{
+                                                                  "gate", "e_score_correction_bias", "lm_head"})}}));
+  const TempDir dir;
+  pair.quantised.write(dir / "quantised");
+  pair.plain.write(dir / "plain");
+  const std::vector<AdapterFolder> adapters = {{"experts", golden_dir("minimax_m2") / "adapters/experts"}};
+  const std::vector<float> want = logits({.model_dir = dir / "plain", .adapters = adapters});
+  ASSERT_FALSE(want.empty());
+  EXPECT_TRUE(logits({.model_dir = dir / "quantised", .adapters = adapters}) == want);
 }
 
 // Blocks that end within the matrices, in both directions, and scales of 16 bits.

@@ -135,6 +135,23 @@ std::vector<std::string> rotating_families() {
 INSTANTIATE_TEST_SUITE_P(Families, RopeVariants, testing::ValuesIn(rotating_families()),
                          [](const auto& test) { return test.param; });
 
+// What yarn and longrope may say besides.
+TEST(RopeVariants, OptionalFields) {
+  const Variants variants = read_variants();
+  for (const char* kind : {"yarn_options", "yarn_mscale", "longrope_options"}) {
+    SCOPED_TRACE(kind);
+    const std::string name = std::string("mixtral.") + kind;
+    ModelFiles files = config_of("mixtral");
+    for (const auto& [key, value] : variants.changes.at(name)) files.set(key, value);
+    const auto got = last_logits(files, "mixtral");
+    ASSERT_THAT(got, Succeeds());
+    const std::vector<float> want = variants.logits(name);
+    EXPECT_LE(relative_error(std::span(*got).first(want.size()), want), kGoldenBound);
+    const std::vector<float> plain = variants.logits(std::string("mixtral.") + (kind[0] == 'y' ? "yarn" : "longrope"));
+    EXPECT_GT(relative_error(plain, want), 10 * kGoldenBound);
+  }
+}
+
 // Its published configs carry fields of a rotation that the model does not have.
 TEST(RopeVariants, NemotronHasNone) {
   const GoldenCase longest = read_golden(golden_dir("nemotron_h") / "golden.safetensors")[2];
@@ -164,7 +181,7 @@ TEST(RopeVariants, AnUnknownKindIsRefusedEverywhere) {
   }
 }
 
-TEST(RopeVariants, CoversWhatIsThere) { EXPECT_EQ(read_variants().changes.size(), 22u * 6 - 4); }
+TEST(RopeVariants, CoversWhatIsThere) { EXPECT_EQ(read_variants().changes.size(), 22u * 6 - 4 + 3); }
 
 }  // namespace
 }  // namespace cadre::test

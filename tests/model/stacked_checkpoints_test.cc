@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <thread>
 
 #include "model/golden.h"
 #include "model/model_files.h"
@@ -101,6 +102,34 @@ TEST_P(StackedCheckpoint, SameBits) {
   ASSERT_GE(want.size(), 2u);
   EXPECT_TRUE(logits(dir.path()) == want);
   EXPECT_TRUE(logits(dir.path(), true) == want) << "on the test device";
+}
+
+// Ranks cut the stacked rows.
+TEST_P(StackedCheckpoint, OnTwoRanks) {
+  if (GetParam() != "deepseek_v3" && GetParam() != "mixtral" && GetParam() != "nemotron_h") return;
+  ModelFiles files = ModelFiles::read(golden_dir(GetParam()));
+  to_version_5(files);
+  const TempDir dir;
+  files.write(dir.path());
+  const GoldenCase longest = read_golden(golden_dir(GetParam()) / "golden.safetensors")[2];
+  for (const bool expert_parallel : {false, true}) {
+    const auto communicators = make_in_process_communicators(2);
+    std::vector<GoldenModel> ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      auto model = open_golden({.model_dir = dir.path(),
+                                .ranks = {.rank = rank, .size = 2, .expert_parallel = expert_parallel},
+                                .communicator = communicators[static_cast<std::size_t>(rank)].get(),
+                                .threads = 1});
+      ASSERT_THAT(model, Succeeds());
+      ranks.push_back(std::move(model).value());
+    }
+    std::vector<std::thread> threads;
+    for (GoldenModel& model : ranks) {
+      threads.emplace_back(
+          [&] { EXPECT_LE(relative_error(model.logits(longest.ids, -1, {256}), longest.logits), kGoldenBound); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, StackedCheckpoint, testing::ValuesIn(goldens()),

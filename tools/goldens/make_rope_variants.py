@@ -17,13 +17,20 @@ KEPT = 64
 # transformers 5 keeps to the short factors there; models/phimoe_longrope has what the model was trained with
 SKIPPED = {("phimoe", "longrope")}
 # the original lengths lie below the prompt's
-KINDS = {
+ALL = {
     "linear": {"factor": 2.0},
     "dynamic": {"factor": 2.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
     "longrope": {"factor": 4.0, "original_max_position_embeddings": 16},
     "llama3": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 16},
     "proportional": {"factor": 2.0, "partial_rotary_factor": 0.5},
+}
+# optional fields, in one family
+MORE = {
+    "yarn_options": {"attention_factor": 1.3, "beta_fast": 8, "beta_slow": 0.5, "factor": 4.0,
+                     "original_max_position_embeddings": 16, "truncate": False},
+    "yarn_mscale": {"factor": 4.0, "mscale": 1.0, "mscale_all_dim": 0.4, "original_max_position_embeddings": 16},
+    "longrope_options": {"attention_factor": 1.4, "factor": 8.0, "original_max_position_embeddings": 16},
 }
 
 
@@ -33,10 +40,11 @@ def rotated(config, rope):
 
 
 def parameters(kind, config, rope):
+    known, kind = dict(ALL, **MORE)[kind], kind.split("_")[0]
     fields = {"rope_type": kind, "rope_theta": rope["rope_theta"]}
     if "partial_rotary_factor" in rope and rope["rope_type"] == "default":
         fields["partial_rotary_factor"] = rope["partial_rotary_factor"]
-    fields.update(KINDS[kind])
+    fields.update(known)
     if kind == "longrope":
         count = rotated(config, fields) // 2
         fields["short_factor"] = [1.0 + 0.125 * i for i in range(count)]
@@ -78,7 +86,7 @@ def main(goldens, out):
             config = json.load(f)
         own = last_logits(base, dict(config, **({"position_embedding_type": "rope"}
                                                 if family == "granitemoehybrid" else {})))
-        for kind in KINDS:
+        for kind in list(ALL) + (list(MORE) if family == "mixtral" else []):
             if (family, kind) in SKIPPED:
                 continue
             changed = changes(kind, config)

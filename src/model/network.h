@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/linear.h"
@@ -23,6 +24,8 @@ struct StateSpec {
 class Mixer {
  public:
   virtual ~Mixer() = default;
+  // What it is, for people: "attention", "Mamba-2", "experts".
+  virtual std::string_view kind() const = 0;
   // x [T, hidden], already normalised -> [T, hidden] from the arena, complete on every rank.
   virtual View forward(const Step& step, View x) const = 0;
 };

@@ -46,6 +46,7 @@ Result<DType> config_dtype(const Json& json) {
 
 bool TensorPlanner::has(const std::string& name) const {
   if (name.ends_with("_blocks")) return quantises(name.substr(0, name.size() - 7));
+  if (name == "lm_head.weight") return own_head_;
   return ends_with_any(name, family_.published);
 }
 
@@ -125,7 +126,7 @@ Status TensorPlanner::make(Checkpoint& checkpoint, const std::string& name, Dims
 Result<TensorPlan> plan_tensors(const ModelConfig& config, const std::string& called) {
   CADRE_ASSIGN(const Family* family, find_family(config.model_type).with_context(called));
   CADRE_ASSIGN(const DType dtype, config_dtype(config.json));
-  TensorPlanner planner(*family, config.quantisation, dtype);
+  TensorPlanner planner(*family, config, dtype);
   TensorPlan plan;
   plan.checkpoint = Checkpoint::made(called);
   WeightLoader loader(plan.checkpoint, make_cpu_device(), config.quantisation, planner);
@@ -136,6 +137,7 @@ Result<TensorPlan> plan_tensors(const ModelConfig& config, const std::string& ca
   plan.targets = std::move(builder.targets);
   for (const MoeLayer& layer : builder.moe_layers) plan.moe_layers.emplace_back(layer.layer, layer.spec);
   plan.states = std::move(builder.states);
+  for (const Block& block : network.blocks) plan.mixers.emplace_back(block.mixer->kind());
   return plan;
 }
 

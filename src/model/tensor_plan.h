@@ -15,8 +15,11 @@ namespace cadre {
 class TensorPlanner {
  public:
   // `dtype`: of the matrices.
-  TensorPlanner(const Family& family, const Quantisation& quantisation, DType dtype)
-      : family_(family), quantisation_(quantisation), dtype_(dtype) {}
+  TensorPlanner(const Family& family, const ModelConfig& config, DType dtype)
+      : family_(family),
+        quantisation_(config.quantisation),
+        dtype_(dtype),
+        own_head_(!config.tied_embeddings.value_or(family.ties_head)) {}
 
   // Whether the published layout has this tensor, where families accept it or another.
   bool has(const std::string& name) const;
@@ -33,6 +36,7 @@ class TensorPlanner {
   const Family& family_;
   const Quantisation quantisation_;
   const DType dtype_;
+  const bool own_head_;
   std::shared_ptr<const void> zeros_;  // lent to every tensor
   std::uint64_t zeros_bytes_ = 0;
 };
@@ -43,6 +47,7 @@ struct TensorPlan {
   AdapterTargets targets;
   std::vector<std::pair<int, LayerSpec>> moe_layers;  // with the index of the model layer
   std::vector<StateSpec> states;
+  std::vector<std::string> mixers;  // Mixer::kind of each block
 };
 
 // The tensors of the model that `config` describes. `called` stands for its folder in messages.

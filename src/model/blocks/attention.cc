@@ -9,6 +9,9 @@ namespace {
 
 class Attention final : public Mixer {
  public:
+  std::string_view kind() const override {
+    return options_.window > 0 ? "sliding attention" : options_.chunk > 0 ? "chunked attention" : "attention";
+  }
   View forward(const Step& step, View x) const override {
     const std::int64_t rows = x.dim(0);
     const AttentionOptions& o = options_;

@@ -7,6 +7,7 @@ namespace {
 
 class DeltaNet final : public Mixer {
  public:
+  std::string_view kind() const override { return "gated delta net"; }
   View forward(const Step& step, View x) const override {
     const std::int64_t rows = x.dim(0), key = key_heads_ * o_.key_dim, value = value_heads_ * o_.value_dim;
     const Parts in = o_.grouped_projections ? project_grouped(step, x) : project(step, x);

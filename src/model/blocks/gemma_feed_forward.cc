@@ -7,6 +7,7 @@ namespace {
 
 class GemmaFeedForward final : public Mixer {
  public:
+  std::string_view kind() const override { return moe_ == nullptr ? "dense" : "dense beside experts"; }
   View forward(const Step& step, View x) const override {
     const View normed = step.alloc({x.dim(0), x.dim(1)});
     before_.forward(step, normed, x);

@@ -7,6 +7,7 @@ namespace {
 
 class Mamba2 final : public Mixer {
  public:
+  std::string_view kind() const override { return "Mamba-2"; }
   View forward(const Step& step, View x) const override {
     const std::int64_t rows = x.dim(0), inner = heads_ * o_.head_dim, bc = groups_ * o_.state;
     const View projected = in_proj_.forward(step, x);

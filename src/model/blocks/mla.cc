@@ -7,6 +7,7 @@ namespace {
 
 class Mla final : public Mixer {
  public:
+  std::string_view kind() const override { return "latent attention"; }
   View forward(const Step& step, View x) const override {
     const MlaOptions& o = options_;
     View q_input = x;

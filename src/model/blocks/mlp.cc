@@ -7,6 +7,7 @@ namespace {
 
 class Mlp final : public Mixer {
  public:
+  std::string_view kind() const override { return "dense"; }
   View forward(const Step& step, View x) const override {
     View gate, up;
     if (gate_up_.defined()) {

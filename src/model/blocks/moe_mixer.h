@@ -28,6 +28,7 @@ struct MoeOptions {
 
 class MoeMixer final : public Mixer {
  public:
+  std::string_view kind() const override { return "experts"; }
   View forward(const Step& step, View x) const override;
   Status build(Builder& builder, const MoeOptions& options);
   void swap_experts(std::unique_ptr<Experts>& experts) { experts_.swap(experts); }

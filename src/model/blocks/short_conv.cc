@@ -7,6 +7,7 @@ namespace {
 
 class ShortConv final : public Mixer {
  public:
+  std::string_view kind() const override { return "short convolution"; }
   View forward(const Step& step, View x) const override {
     const View projected = in_proj_.forward(step, x);
     const View b = projected.slice(1, 0, width_), c = projected.slice(1, width_, 2 * width_);

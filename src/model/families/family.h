@@ -13,6 +13,8 @@ struct Family {
   Status (*build)(Builder& builder, Network& network);
   // Ends of names that published checkpoints have, where `build` asks the loader which of several forms there is.
   std::vector<std::string_view> published = {};
+  // Whether the head is the embedding's table where the config does not say and there is no file to look into.
+  bool ties_head = false;
 };
 
 Status build_deepseek_v2(Builder& builder, Network& network);

@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "engine/plan.h"
 #include "io/json.h"
+#include "model/tensor_plan.h"
+#include "synth/model_spec.h"
 
 namespace cadre::cli {
 namespace {
@@ -36,6 +38,12 @@ Status read_spec(const std::string& path, PlanOptions* plan) {
   return {};
 }
 
+Status check_config(const std::string& path) {
+  CADRE_ASSIGN(const Json json, read_config_file(path));
+  CADRE_ASSIGN(const ModelConfig config, parse_model_config(json));
+  return plan_tensors(config, path).status();
+}
+
 }  // namespace
 
 int execute(const ExplainCommand& command) {
@@ -48,7 +56,11 @@ int execute(const ExplainCommand& command) {
     title = options.model_dir;
   }
   const Result<Plan> planned = plan(options);
-  if (!planned.ok()) return report(planned.status());
+  if (!planned.ok()) {
+    // What is wrong with a config is said under its file's name.
+    Status failure = options.config_json.empty() ? Status() : check_config(command.spec_file);
+    return report(failure.ok() ? planned.status() : failure);
+  }
   Output out;
   if (command.json) {
     JsonDumpOptions pretty;

@@ -68,7 +68,6 @@ Result<Command> read_synth(const Flags& flags, const Environment&) {
   o.adapter_layout = flags.text("--layout").value_or(o.adapter_layout);
   CADRE_TRY(check_adapter_layout(o.adapter_layout));
   CADRE_ASSIGN(const std::string out, flags.required("--out"));
-  if (out.empty()) return error(Code::kInvalidArgument, "--out is empty, want a folder");
   o.out = out;
   if (const auto size = flags.text("--max-shard-size")) {
     std::int64_t bytes = 0;

@@ -84,10 +84,12 @@ std::string speed_text(const Engine& engine, std::span<const Answer> answers) {
     decode_end = std::max(decode_end, answer.prefill_s + answer.decode_s);
     first = false;
   }
+  const std::string backends = engine.backend_names();
   const char* what = answers.size() == 1 ? " tokens at " : " tokens together at ";
   return std::to_string(tokens) + (tokens == 1 ? " token at " : what) +
          rate_text(static_cast<double>(later), decode_end - decode_begin) + ", prompt of " + std::to_string(prompt) +
-         " at " + rate_text(static_cast<double>(prompt), prefill_end) + ", backend " + engine.backend_names();
+         " at " + rate_text(static_cast<double>(prompt), prefill_end) +
+         (backends.empty() ? ", no MoE layers" : ", backend " + backends);
 }
 
 }  // namespace cadre::cli

@@ -91,8 +91,7 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
   plan.expert_projections = o.expert_targets;
   for (std::size_t i = 0; i < o.adapters.size(); ++i) {
     const AdapterSource& source = o.adapters[i];
-    CADRE_ASSIGN(auto adapter, read_adapter(source.dir, source.name, model->adapter_targets(), adapter_options[i])
-                                   .with_context("adapter '" + source.name + "'"));
+    CADRE_ASSIGN(auto adapter, read_adapter(source.dir, source.name, model->adapter_targets(), adapter_options[i]));
     plan.known.push_back(std::move(adapter));
   }
   if (plan.slots == 0) plan.slots = static_cast<int>(plan.known.size());  // as the engine does

@@ -25,6 +25,9 @@ SNAPSHOTS = pathlib.Path(__file__).resolve().parent / "snapshots"
 DEVICES = ("cpu-avx2", "cpu-avx512", "cpu-avx512-bf16", "cpu-amx", "h100", "h200")
 MACHINE = ["--device", "cpu-avx512"]
 LORA = ["--max-loras", "8", "--max-lora-rank", "32"]
+# One for each kind of expert: gated or not, clamped and biased, latent, with shared experts, with few and many of them.
+WITH_LORA = ("deepseek-v3", "gemma-4-26b-a4b", "gpt-oss-20b", "llama-4-scout", "mixtral-8x7b", "nemotron-3-nano",
+             "nemotron-3-super", "olmoe-1b-7b", "phi-3.5-moe", "qwen3-30b-a3b")
 
 
 def spec(name):
@@ -45,9 +48,14 @@ def rounded(text):
 
 def cases():
     """Name of a snapshot and the flags whose output it holds. Nothing here may depend on the machine."""
-    for path in sorted((support.SOURCE / "examples" / "specs").glob("*.json")):
+    specs = support.SOURCE / "examples" / "specs"
+    for path in sorted(specs.glob("*.json")):
         yield path.stem, [*spec(path.stem), *MACHINE]
-        yield f"{path.stem}.lora", [*spec(path.stem), *MACHINE, *LORA]
+    for path in sorted((specs / "layers").glob("*.json")):
+        yield f"layers.{path.stem}", [*spec(f"layers/{path.stem}"), *MACHINE]
+        yield f"layers.{path.stem}.lora", [*spec(f"layers/{path.stem}"), *MACHINE, *LORA]
+    for name in WITH_LORA:
+        yield f"{name}.lora", [*spec(name), *MACHINE, *LORA]
     for family in FAMILIES:
         yield family, [*model(family), *MACHINE]
         yield f"{family}.adapters", [*model(family, "spanish", "elements"), *MACHINE, "--tokens", "1,16,512"]
@@ -117,6 +125,19 @@ class Plans(CliTest):
                 path.write_text(json.dumps({"name": family, "layers": [
                     {"layers": layer["layers"], "spec": layer["spec"]} for layer in value["layers"]]}))
                 self.assertEqual(self.explain("--spec", path, *MACHINE), value)
+
+    def test_a_config_says_what_its_layers_say(self):
+        name = "nemotron-3-super.json"
+        specs = support.SOURCE / "examples" / "specs"
+        for flags in (MACHINE, [*MACHINE, *LORA]):
+            self.assertEqual(self.explain("--spec", specs / name, *flags),
+                             self.explain("--spec", specs / "layers" / name, *flags))
+
+    def test_a_config_is_enough(self):
+        for family in FAMILIES:
+            flags = [*adapter_flags(family, "spanish", "elements"), *MACHINE]
+            self.assertEqual(self.explain("--spec", demo(family) / "config.json", *flags),
+                             self.explain("--model", demo(family), *flags))
 
     def test_one_layer_is_a_spec(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +230,10 @@ class Refusals(CliTest):
         refused("usage", "--targets has 'gates', want some of: gate, up", *qwen, "--max-loras", "1", "--targets", "gates")
         refused("usage", "--targets goes with --max-loras", *qwen, "--targets", "gate")
         refused("usage", "--max-lora-rank goes with --max-loras", *qwen, "--max-lora-rank", "8")
-        refused("usage", "--adapter goes with --model", *qwen, *adapter_flags("qwen3_moe", "elements"))
+        layers = ["--spec", support.SOURCE / "examples" / "specs" / "layers" / "nemotron-3-super.json"]
+        refused("usage", "adapters need the model they are for", *layers, *adapter_flags("qwen3_moe", "elements"))
+        refused("invalid_file", r"error: adapter 'elements': tensor .* is BF16 \[8, 192\], want \[8, 2048\]: "
+                "adapter of another model", *qwen, *adapter_flags("qwen3_moe", "elements"))
         refused("usage", "--tp is '0'", *qwen, "--tp", "0")
         refused("usage", "number of tokens is 0, want 1 to", *qwen, "--tokens", "0,8")
         refused("usage", "layers 0-47: .*did you mean 'cpu_vector'", *qwen, "--backend", "cpu_vectr")
@@ -220,6 +244,18 @@ class Refusals(CliTest):
                                             "--max-loras", "1").out)
         self.refused("usage", "--rehearse is 'maybe', want off, quick or full", "run", "--model", demo(), "--prompt",
                      "x", "--rehearse", "maybe")
+
+    def test_configs(self):
+        for text, code, pattern in (
+                ('{"model_type": "qwen3_moe"}', "invalid_file", "'hidden_size' is missing"),
+                ('{"model_type": "qwen9_moe", "hidden_size": 8, "vocab_size": 9}', "unsupported",
+                 "'qwen9_moe' is not a known"),
+                ('{"model_type": 3}', "invalid_file", "model_type")):
+            with self.subTest(text), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder) / "config.json"
+                path.write_text(text)
+                line = self.refused(code, pattern, "explain", "--spec", path)
+                self.assertIn(str(path), line)
 
     def test_files(self):
         layer = '{"experts": 8, "top_k": 2, "hidden": 256, "intermediate": 128}'

@@ -25,9 +25,9 @@ class Usage(CliTest):
         text = self.cadre("--help").out
         commands = re.findall(r"^  (\w+)  +", text.split("Commands:")[1], re.M)
         self.assertEqual(sorted(commands), ["adapter", "bench", "chat", "explain", "keys", "logits", "run", "serve",
-                                            "tokenize"])
+                                            "synth", "tokenize"])
         for command in (["run"], ["chat"], ["explain"], ["adapter"], ["adapter", "check"], ["tokenize"], ["logits"],
-                        ["serve"], ["bench", "serve"], ["keys", "new"]):
+                        ["serve"], ["bench", "serve"], ["keys", "new"], ["synth"]):
             text = self.cadre(*command, "--help").out
             self.assertIn("Usage: cadre " + " ".join(command), text)
             self.assertLessEqual(max(map(len, text.splitlines())), 100)
@@ -133,7 +133,8 @@ class Document(CliTest):
 
     def test_flags(self):
         _, sections = self.sections()
-        commands = ("run", "chat", "explain", "adapter check", "serve", "keys new", "bench serve", "tokenize", "logits")
+        commands = ("run", "chat", "explain", "adapter check", "serve", "keys new", "bench serve", "tokenize", "logits",
+                    "synth")
         self.assertEqual(sorted(sections), sorted(commands))
         flag = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
         for command in commands:

@@ -1,5 +1,5 @@
-// Scheduler: which sequences hold state, and which rows go into the next batch. Continuous batching: sequences join and
-// leave between any two steps, prompts are computed in chunks beside decode steps.
+// Scheduler: which sequences hold state (admission.cc), and which rows go into the next batch. Continuous batching:
+// sequences join and leave between any two steps, prompts are computed in chunks beside decode steps.
 //
 // Order: lower priority numbers first, then the flow (tenant and adapter) that was served least, then arrival. Who is
 // asked to give way loses nothing: its tokens stay, and its state is computed again, from the prefix cache as far as

@@ -32,6 +32,9 @@ def rows(n, tame):
         "one far ahead": [0.5 if i != n - 2 else 80.0 for i in range(n)],
         "saturated": [40.0 + 10 * (i % 3) for i in range(n)],
         "wide": shuffled(4, step=4, n=n),
+        # a fiftieth of the one is less than the gap, of the other more
+        "a fiftieth below, negative": [-20.0 if i == n - 2 else -20.40625 - 0.5 * (i % 2) for i in range(n)],
+        "a fiftieth below, positive": [20.40625 if i == n - 2 else 20.0 - 0.5 * (i % 2) for i in range(n)],
     }
     if not tame:
         out |= {"plus and minus 1e30": huge, "one at 3e38, one at -3e38": spread, "all at -1e30": [-1e30] * n,

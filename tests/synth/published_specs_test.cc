@@ -13,6 +13,7 @@
 #include "model/tensor_plan.h"
 #include "support/status_matchers.h"
 #include "synth/model_spec.h"
+#include "synth/tokenizer_files.h"
 
 namespace cadre::test {
 namespace {
@@ -85,6 +86,18 @@ TEST_P(PublishedSpec, HasTheParametersThatItsMakersCount) {
   ASSERT_THAT(stored, Succeeds());
   EXPECT_EQ(stored->moe_layers, plan->moe_layers);
   EXPECT_EQ(stored->checkpoint->tensor_bytes() < plan->checkpoint->tensor_bytes(), config->has("quantization_config"));
+}
+
+// Of every size of vocabulary, with the special tokens where the config wants them.
+TEST_P(PublishedSpec, HasRoomForATokenizer) {
+  const fs::path path = fs::path(CADRE_SOURCE) / "examples" / "specs" / (GetParam() + ".json");
+  Result<Json> json = read_config_file(path.string());
+  ASSERT_THAT(json, Succeeds());
+  Result<ModelConfig> config = parse_model_config(*json);
+  ASSERT_THAT(config, Succeeds());
+  const auto files = make_tokenizer_files(*config);
+  ASSERT_THAT(files, Succeeds());
+  EXPECT_EQ(files->size(), 3u);
 }
 
 TEST_P(PublishedSpec, IsCutToFewerLayers) {

@@ -79,6 +79,14 @@ const Json::Object* Json::object_data() const {
 
 std::span<const Json::Member> Json::members() const {
   const Object* data = object_data();
+  if (data != nullptr && data->asked != nullptr) {
+    for (std::size_t i = 0; i < data->members.size(); ++i) data->asked[i].store(true, std::memory_order_relaxed);
+  }
+  return unwatched_members();
+}
+
+std::span<const Json::Member> Json::unwatched_members() const {
+  const Object* data = object_data();
   return data ? std::span<const Member>(data->members) : std::span<const Member>();
 }
 
@@ -88,12 +96,76 @@ const Json* Json::find(std::string_view key) const {
   const auto at = std::lower_bound(data->by_key.begin(), data->by_key.end(), key,
                                    [&](std::uint32_t i, std::string_view k) { return data->members[i].first < k; });
   if (at == data->by_key.end() || data->members[*at].first != key) return nullptr;
+  if (data->asked != nullptr) data->asked[*at].store(true, std::memory_order_relaxed);
   return &data->members[*at].second;
 }
 
 bool Json::has(std::string_view key) const {
   const Json* member = find(key);
   return member != nullptr && !member->is_null();
+}
+
+Json Json::with(std::string_view key, Json value) const {
+  const Object* data = object_data();
+  auto copy = std::make_shared<Object>();
+  if (data != nullptr) {
+    copy->members = data->members;
+    copy->source = data->source;
+    copy->path = data->path;
+  }
+  copy->members.emplace_back(key, std::move(value));  // of two with one key the later one counts
+  std::string duplicate;
+  copy->index(&duplicate);
+  Json json;
+  json.value_ = std::shared_ptr<const Object>(std::move(copy));
+  return json;
+}
+
+Json Json::watched() const {
+  Json json = *this;
+  if (is_array()) {
+    std::vector<Json> copies;
+    for (const Json& item : items()) copies.push_back(item.watched());
+    return array(std::move(copies));
+  }
+  const Object* data = object_data();
+  if (data == nullptr) return json;
+  auto copy = std::make_shared<Object>();
+  for (const Member& member : data->members) copy->members.emplace_back(member.first, member.second.watched());
+  copy->by_key = data->by_key;
+  copy->source = data->source;
+  copy->path = data->path;
+  copy->asked = std::make_unique<std::atomic<bool>[]>(copy->members.size());
+  json.value_ = std::shared_ptr<const Object>(std::move(copy));
+  return json;
+}
+
+std::vector<Json::Unasked> Json::unasked() const {
+  std::vector<std::string> path;
+  std::vector<Unasked> out;
+  add_unasked(path, out);
+  return out;
+}
+
+void Json::add_unasked(std::vector<std::string>& path, std::vector<Unasked>& out) const {
+  std::size_t index = 0;
+  for (const Json& item : items()) {
+    path.push_back(std::to_string(index++));
+    item.add_unasked(path, out);
+    path.pop_back();
+  }
+  const Object* data = object_data();
+  if (data == nullptr || data->asked == nullptr) return;
+  for (std::size_t i = 0; i < data->members.size(); ++i) {
+    const auto& [key, value] = data->members[i];
+    path.push_back(key);
+    if (data->asked[i].load(std::memory_order_relaxed)) {
+      value.add_unasked(path, out);
+    } else {
+      out.push_back({.path = path, .where = where(key), .value = value});
+    }
+    path.pop_back();
+  }
 }
 
 std::string describe(const Json& value) {

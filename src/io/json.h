@@ -97,6 +97,18 @@ class Json {
   // True if the key is there and not null.
   bool has(std::string_view key) const;
 
+  // A copy of an object in which `key` has this value; messages about it say where the original comes from.
+  Json with(std::string_view key, Json value) const;
+
+  // A copy that remembers, for itself and every object inside, which members were looked up: by find, has, the get_
+  // functions and members. Copies of it share what is remembered, and threads may look up at the same time.
+  Json watched() const;
+  // The members that nothing looked up since `watched`, in the text's order; inside an object that was looked up, those
+  // of it. None where nobody watches.
+  struct Unasked;
+  std::span<const Member> unwatched_members() const;  // which looks nothing up
+  std::vector<Unasked> unasked() const;
+
   // This value as a C++ type. `what` names it in the message, e.g. "layer_types[3]". An integer may be written as a
   // double without fraction (6.0) and must be in [min, max]; a double may be written as an integer.
   Result<bool> as_bool(std::string_view what, Code code = Code::kInvalidFile) const;
@@ -136,6 +148,7 @@ class Json {
   struct Array;
   struct Object;
   const Object* object_data() const;
+  void add_unasked(std::vector<std::string>& path, std::vector<Unasked>& out) const;
   Code code() const;  // of errors about members
   Result<const Json*> require(std::string_view key, std::string_view want) const;
   template <class T, class Convert>
@@ -145,6 +158,12 @@ class Json {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, std::shared_ptr<const Array>,
                std::shared_ptr<const Object>>
       value_;
+};
+
+struct Json::Unasked {
+  std::vector<std::string> path;  // from where `unasked` was called: {"rope_parameters", "factor"}
+  std::string where;              // as Json::where
+  Json value;
 };
 
 // "an object", "6.5", "'relu'": a value's type or, for scalars, the value itself, shortened, for messages.

@@ -108,7 +108,7 @@ void dump_value(const Json& value, const JsonDumpOptions& options, int level, st
     case Json::Type::kObject: {
       out += '{';
       bool first = true;
-      for (const auto& [key, member] : value.members()) {
+      for (const auto& [key, member] : value.unwatched_members()) {
         if (!first) out += options.indent < 0 ? ", " : ",";
         first = false;
         new_line(options.indent, level + 1, out);

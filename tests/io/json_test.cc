@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "support/status_matchers.h"
 #include "support/temp_dir.h"
@@ -273,6 +274,61 @@ TEST(JsonDump, CompactAndIndented) {
   EXPECT_EQ(Json::object({{"a", Json::array({1, 2})}, {"b", Json::object({})}}).dump({.indent = 2}),
             "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}");
   EXPECT_EQ(Json::object({{"a", 1}, {"a", 2}}).dump(), R"({"a": 2})");
+}
+
+std::vector<std::string> unasked(const Json& json) {
+  std::vector<std::string> all;
+  for (const Json::Unasked& member : json.unasked()) {
+    std::string path;
+    for (const std::string& key : member.path) path += (path.empty() ? "" : ".") + key;
+    all.push_back(path + " = " + member.value.dump());
+  }
+  return all;
+}
+
+TEST(JsonWatched, RemembersWhatWasLookedUp) {
+  using Names = std::vector<std::string>;
+  const Json plain = parsed(R"({"a": 1, "b": {"c": 2, "d": {"e": 3}}, "f": [{"g": 4}, 5], "h": null})");
+  EXPECT_EQ(unasked(plain), Names());  // nobody watches
+  const Json json = plain.watched();
+  EXPECT_EQ(json.dump(), plain.dump());
+  const Json again = plain.watched();
+  EXPECT_EQ(unasked(again), (Names{"a = 1", R"(b = {"c": 2, "d": {"e": 3}})", R"(f = [{"g": 4}, 5])", "h = null"}));
+  EXPECT_EQ(again.get_int("a").value(), 1);
+  EXPECT_FALSE(again.has("h"));
+  const Json b = again.get_object("b").value();  // shares what is remembered
+  EXPECT_EQ(unasked(again), (Names{"b.c = 2", R"(b.d = {"e": 3})", R"(f = [{"g": 4}, 5])"}));
+  EXPECT_EQ(b.get_int_or("c", 0).value(), 2);
+  EXPECT_FALSE(b.has("a"));  // of another object
+  EXPECT_THAT(b.get_object("d"), Succeeds());
+  EXPECT_THAT(again.get_array("f"), Succeeds());
+  EXPECT_EQ(unasked(again), (Names{"b.d.e = 3", "f.0.g = 4"}));
+  EXPECT_EQ(again.unasked()[0].where, "test.json: field 'b.d.e'");
+  for (const auto& [key, value] : b.find("d")->members()) EXPECT_EQ(key, "e");
+  EXPECT_EQ(unasked(again), (Names{"f.0.g = 4"}));
+  EXPECT_EQ(unasked(plain.watched()).size(), 4u);  // each copy for itself
+}
+
+TEST(JsonWatched, FromSeveralThreads) {
+  std::string text = "{";
+  for (int i = 0; i < 200; ++i) text += (i ? ", \"k" : "\"k") + std::to_string(i) + "\": " + std::to_string(i);
+  const Json json = parsed(text + "}").watched();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&json, t] {
+      for (int i = t; i < 190; i += 3) EXPECT_EQ(json.get_int("k" + std::to_string(i)).value(), i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(json.unasked().size(), 10u);
+}
+
+TEST(JsonWith, ReplacesOrAddsAMember) {
+  const Json json = parsed(R"({"a": {"b": "x", "c": 2}})");
+  const Json inner = *json.find("a");
+  EXPECT_EQ(inner.with("b", 3).with("d", nullptr).dump(), R"({"b": 3, "c": 2, "d": null})");
+  EXPECT_EQ(inner.dump(), R"({"b": "x", "c": 2})");
+  EXPECT_EQ(inner.with("b", 3).where("b"), "test.json: field 'a.b'");
 }
 
 TEST(JsonDump, Numbers) {

@@ -102,6 +102,7 @@ typedef struct cadre_engine_options {
 
   int32_t max_cpu_loras;      // adapters whose content stays in memory, others are read again when used; 0: all
   int32_t no_prefix_caching;  // flag: nothing that was computed of a prompt is kept for later ones
+  const char* hf_overrides;   // a JSON object: fields of config.json in place of the file's; may be NULL
 } cadre_engine_options;
 
 // Opens a model. *engine is NULL on failure.

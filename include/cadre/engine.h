@@ -36,6 +36,7 @@ enum class Rehearse : std::uint8_t { kOff, kQuick, kFull };
 
 struct EngineOptions {
   std::string model_dir;
+  std::string hf_overrides;             // fields of config.json in place of the file's, in JSON; may be empty
   std::vector<AdapterSource> adapters;  // loaded at open; what they touch decides what the MoE layers must run
   Policy backend;
   // An embedder's own, before the built-in ones where both are as fast. They outlive the engine.
@@ -55,7 +56,7 @@ struct EngineOptions {
   std::int64_t kv_cache_memory = 0;           // bytes of sequence state; 0: up to 4 GiB
   // Keep what was computed of a prompt for later ones that begin alike, of the same adapter version and tenant.
   bool enable_prefix_caching = true;
-  std::int64_t memory_limit = 0;         // bytes all together; 0: what the machine has free
+  std::int64_t memory_limit = 0;  // bytes all together; 0: what the machine has free
   // Random weights in place of the folder's, made in memory: of a folder, config.json is enough, and a tokenizer where
   // one is wanted. The same seed makes the same model.
   bool dummy_weights = false;
@@ -270,6 +271,7 @@ struct PlanOptions {
   std::string model_dir;
   std::string config_json;
   std::optional<ModelSpec> spec;
+  std::string hf_overrides;          // as in EngineOptions; not with spec
   std::optional<DeviceCaps> device;  // absent: this machine, with all its threads
   Policy backend;
   std::vector<const Backend<MoeOp>*> backends;  // as in EngineOptions
@@ -290,6 +292,7 @@ struct Plan {
   Policy policy;
   std::vector<LayerReport> layers;  // `chosen` is empty where no backend admits the layer
   Status no_backend;                // why, of the first such layer; ok where every layer has a backend
+  std::vector<std::string> notes;   // what the user should know: fields of the config that were overridden
 };
 // What `open` would choose, and why, without loading.
 CADRE_API Result<Plan> plan(const PlanOptions& options);
@@ -316,6 +319,7 @@ struct AdapterCheck {
   std::string text;  // for people
   std::string json;  // one object; it always has "usable"
 };
-CADRE_API Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source);
+CADRE_API Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source,
+                                             const std::string& hf_overrides = {});
 
 }  // namespace cadre

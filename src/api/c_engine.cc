@@ -26,6 +26,7 @@ Result<EngineOptions> read_options(const cadre_engine_options* given, const std:
   if (o.model_dir == nullptr) return missing("engine_options.model_dir");
   EngineOptions out;
   out.model_dir = o.model_dir;
+  out.hf_overrides = text_or_empty(o.hf_overrides);
   if (o.backend != nullptr) {
     CADRE_ASSIGN(out.backend, parse_policy(o.backend, "api"));
   }

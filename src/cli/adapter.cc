@@ -4,7 +4,7 @@
 namespace cadre::cli {
 
 int execute(const AdapterCheckCommand& command) {
-  const Result<AdapterCheck> check = cadre::check_adapter(command.model_dir, command.adapter);
+  const Result<AdapterCheck> check = cadre::check_adapter(command.model_dir, command.adapter, command.hf_overrides);
   if (!check.ok()) return report(check.status());
   Output out;
   std::string text = command.json ? check->json : check->text;

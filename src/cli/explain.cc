@@ -38,9 +38,9 @@ Status read_spec(const std::string& path, PlanOptions* plan) {
   return {};
 }
 
-Status check_config(const std::string& path) {
+Status check_config(const std::string& path, const std::string& overrides) {
   CADRE_ASSIGN(const Json json, read_config_file(path));
-  CADRE_ASSIGN(const ModelConfig config, parse_model_config(json));
+  CADRE_ASSIGN(const ModelConfig config, parse_model_config(json, overrides));
   return plan_tensors(config, path).status();
 }
 
@@ -58,9 +58,10 @@ int execute(const ExplainCommand& command) {
   const Result<Plan> planned = plan(options);
   if (!planned.ok()) {
     // What is wrong with a config is said under its file's name.
-    Status failure = options.config_json.empty() ? Status() : check_config(command.spec_file);
+    Status failure = options.config_json.empty() ? Status() : check_config(command.spec_file, options.hf_overrides);
     return report(failure.ok() ? planned.status() : failure);
   }
+  for (const std::string& text : planned->notes) note("note: " + text);
   Output out;
   if (command.json) {
     JsonDumpOptions pretty;

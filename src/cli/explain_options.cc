@@ -33,6 +33,7 @@ void add_explain(Flags& flags) {
   flags.value("--model", "DIR", "folder of the checkpoint; only headers are read, no weights");
   flags.value("--spec", "FILE.json",
               "a checkpoint's config.json, as in examples/specs, or MoE layers described in JSON");
+  add_overrides(flags);
   add_adapters(flags);
   flags.group("Adapters to be ready for, beyond those given");
   flags.value("--max-loras", "N", "adapters usable at the same time; default: those given");
@@ -62,6 +63,7 @@ Result<Command> read_explain(const Flags& flags, const Environment& environment)
   } else {
     CADRE_ASSIGN(explain.spec_file, flags.required(source));
   }
+  CADRE_ASSIGN(plan.hf_overrides, read_overrides(flags));
   CADRE_ASSIGN(plan.adapters, read_adapters(flags));
   CADRE_ASSIGN(plan.backend, read_policy(flags, environment, "auto"));
   CADRE_TRY(read_declared(flags, &plan));

@@ -203,6 +203,7 @@ void add_adapter_check(Flags& flags) {
 Result<Command> read_adapter_check(const Flags& flags, const Environment& environment) {
   AdapterCheckCommand check;
   CADRE_ASSIGN(check.model_dir, read_model(flags, environment));
+  CADRE_ASSIGN(check.hf_overrides, read_overrides(flags));
   CADRE_ASSIGN(const std::string text, flags.required("--adapter"));
   CADRE_ASSIGN(check.adapter, parse_named_dir("--adapter", text));
   check.json = flags.given("--json");

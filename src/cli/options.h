@@ -50,7 +50,7 @@ struct TokenizeCommand {
 };
 
 struct AdapterCheckCommand {
-  std::string model_dir;
+  std::string model_dir, hf_overrides;
   AdapterSource adapter;
   bool json = false;
 };

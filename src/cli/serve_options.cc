@@ -32,6 +32,7 @@ void add_models(Flags& flags) {
                       "folder of the checkpoint, or a model of the local Hugging Face cache, ORG/NAME@REVISION too; "
                       "nothing is downloaded (required)");
   add_dummy(flags);
+  add_overrides(flags);
   flags.words("--served-model-name", "NAME",
               "what requests call the base model; the first is shown; default: ORG/NAME, or the folder's name");
   add_adapters(flags);

@@ -8,6 +8,7 @@
 #include "cli/dummy_model.h"
 #include "cli/hf_cache.h"
 #include "cli/values.h"
+#include "model/config_overrides.h"
 
 namespace cadre::cli {
 namespace {
@@ -27,12 +28,19 @@ Status read_rehearse(const Flags& flags, EngineOptions* engine) {
 
 }  // namespace
 
+void add_overrides(Flags& flags) {
+  flags.value(
+      "--hf-overrides", "JSON",
+      "fields of config.json in place of the file's, as an object: {\"rope_scaling\": null}; null takes one out");
+}
+
 void add_model(Flags& flags) {
   flags.group("Model");
   flags.value(
       "--model", "DIR|ORG/NAME",
       "folder of the checkpoint: config.json, *.safetensors, tokenizer.json; or a model of the local Hugging Face "
       "cache, ORG/NAME@REVISION too (required)");
+  add_overrides(flags);
 }
 
 void add_adapters(Flags& flags) {
@@ -89,6 +97,12 @@ Result<std::string> read_model(const Flags& flags, const Environment& environmen
   return dir;
 }
 
+Result<std::string> read_overrides(const Flags& flags) {
+  const std::string text = flags.text("--hf-overrides").value_or("");
+  CADRE_TRY(parse_overrides(text).status());
+  return text;
+}
+
 Result<std::vector<AdapterSource>> read_adapters(const Flags& flags) {
   std::vector<AdapterSource> adapters;
   for (const std::string& text : flags.all("--adapter")) {
@@ -120,6 +134,7 @@ Result<EngineOptions> read_engine(const Flags& flags, const Environment& environ
     }
     CADRE_ASSIGN(engine.model_dir, read_model(flags, environment));
   }
+  CADRE_ASSIGN(engine.hf_overrides, read_overrides(flags));
   CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));

@@ -13,6 +13,7 @@ inline constexpr std::int64_t kMaxThreads = 1024;
 inline constexpr std::int64_t kMaxSequences = 4096, kMaxLoras = 4096, kMaxLoraRank = 65'536;
 
 void add_model(Flags& flags);
+void add_overrides(Flags& flags);  // of the model's config.json
 void add_adapters(Flags& flags);
 void add_one_adapter(Flags& flags, const char* help);
 // A command that compares with a fixed backend does not listen to the environment.
@@ -24,6 +25,8 @@ void add_sampling(Flags& flags);
 
 // A folder, or the one of a model in the Hugging Face cache.
 Result<std::string> read_model(const Flags& flags, const Environment& environment);
+// An object in JSON, or nothing.
+Result<std::string> read_overrides(const Flags& flags);
 Result<std::vector<AdapterSource>> read_adapters(const Flags& flags);
 // The flag comes before the environment, and that before the command's default.
 Result<Policy> read_policy(const Flags& flags, const Environment& environment, const char* otherwise);

@@ -101,7 +101,8 @@ Status Engine::Impl::open(EngineOptions o) {
   options.max_num_batched_tokens = std::max<std::int64_t>(options.max_num_batched_tokens, options.max_num_seqs);
   const std::int64_t limit = options.memory_limit > 0 ? options.memory_limit : available_memory();
   {
-    CADRE_ASSIGN(const ModelConfig config, read_model_config(options.model_dir));  // a folder that is no model says so
+    // A folder that is no model says so.
+    CADRE_ASSIGN(const ModelConfig config, read_model_config(options.model_dir, options.hf_overrides));
     CADRE_ASSIGN(const auto checkpoint, foreseen_weights(options, config));
     memory.weights = weight_memory(*checkpoint, config.quantisation);
     CADRE_TRY(check_memory(memory, limit));
@@ -110,6 +111,7 @@ Status Engine::Impl::open(EngineOptions o) {
 
   ModelOptions model_options;
   model_options.dir = options.model_dir;
+  model_options.hf_overrides = options.hf_overrides;
   model_options.device = make_cpu_device();
   model_options.caps = this_device();
   model_options.caps.cores = options.threads;

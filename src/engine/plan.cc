@@ -18,6 +18,10 @@ Status check_options(const PlanOptions& o) {
     return error(Code::kInvalidArgument, "plan: want one of model_dir, config_json and spec, got ",
                  sources == 0 ? "none" : "several");
   }
+  if (o.spec && !o.hf_overrides.empty()) {
+    return error(Code::kInvalidArgument,
+                 "plan: overrides (--hf-overrides) are of a model's config, got a spec of its layers; change the spec");
+  }
   if (o.spec && !o.adapters.empty()) {
     return error(Code::kInvalidArgument,
                  "plan: adapters need the model they are for, got a spec; declare them by max_loras, max_lora_rank and "
@@ -61,8 +65,7 @@ void spread(Deployment& d, const PlanOptions& o) {
 
 // The layers of a checkpoint as Model::prepare would ask for them. The model is opened for one rank: how attention is
 // divided is no matter of the MoE layers, and nothing is sliced, so no weight is read.
-Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const Deployment& common,
-                                                    std::string& model_type) {
+Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const Deployment& common, Plan& out) {
   std::vector<AdapterOptions> adapter_options;
   for (const AdapterSource& source : o.adapters) {
     CADRE_ASSIGN(AdapterOptions options,
@@ -72,6 +75,7 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
   }
   ModelOptions options;
   options.dir = o.model_dir;
+  options.hf_overrides = o.hf_overrides;
   if (!o.config_json.empty()) {
     JsonParseOptions parsing;
     parsing.code = Code::kInvalidArgument;
@@ -83,7 +87,8 @@ Result<std::vector<LayerSelection>> layers_of_model(const PlanOptions& o, const 
   options.caps = common.device;
   options.shapes_only = true;
   CADRE_ASSIGN(const std::unique_ptr<Model> model, Model::load(std::move(options)));
-  model_type = model->config().model_type;
+  out.name = model->config().model_type;
+  if (const std::string& note = model->config().overrides_note; !note.empty()) out.notes.push_back(note);
 
   AdapterPlan plan;
   plan.slots = o.max_loras;
@@ -156,7 +161,7 @@ Result<Plan> plan(const PlanOptions& options) {
     out.name = options.spec->name;
     layers = layers_of_spec(options, common);
   } else {
-    CADRE_ASSIGN(layers, layers_of_model(options, common, out.name));
+    CADRE_ASSIGN(layers, layers_of_model(options, common, out));
   }
   const MoeGate gate = make_moe_gate(options.backends);
   for (LayerSelection& layer : layers) {

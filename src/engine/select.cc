@@ -66,10 +66,12 @@ std::string to_json(const Selection& selection) {
       .dump();
 }
 
-Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source) {
+Result<AdapterCheck> check_adapter(const std::string& model_dir, const AdapterSource& source,
+                                   const std::string& hf_overrides) {
   CADRE_ASSIGN(const AdapterOptions adapter_options, parse_adapter_options(source.options));
   ModelOptions options;
   options.dir = model_dir;
+  options.hf_overrides = hf_overrides;
   options.device = make_cpu_device();
   options.caps = this_device();
   CADRE_ASSIGN(const std::unique_ptr<Model> model, Model::load(std::move(options)));

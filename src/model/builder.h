@@ -69,6 +69,7 @@ class Builder {
   std::vector<StateSpec> states;
   bool rope_by_length = false;                // some rotary embedding depends on how long its sequence is
   std::vector<std::string> ignored_prefixes;  // tensors that the family knows and does not use
+  std::vector<std::string> ignored_fields;    // of the config that change nothing here, see refuse_unknown_fields
 
   // `linear` must stay where it is for the life of the model. module: "model.layers.0.self_attn.q_proj".
   Status linear(Linear& linear, const std::string& module, std::int64_t in, std::int64_t out,

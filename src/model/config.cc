@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "model/config_overrides.h"
 #include "model/families/family.h"
 
 namespace cadre {
@@ -19,9 +20,19 @@ constexpr std::pair<std::string_view, Activation> kActivations[] = {
 
 Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min,
                                 std::int64_t max) {
+  std::string_view found;
+  std::int64_t value = 0;
   for (const std::string_view key : keys) {
-    if (json.has(key)) return json.get_int(key, min, max);
+    if (!json.has(key)) continue;
+    CADRE_ASSIGN(const std::int64_t got, json.get_int(key, min, max));
+    if (!found.empty() && got != value) {
+      return error(Code::kInvalidFile, json.where(found), " is ", value, " and ", key, " is ", got,
+                   ", which mean the same; want one of them, or equal ones");
+    }
+    found = key;
+    value = got;
   }
+  if (!found.empty()) return value;
   return json.get_int(*keys.begin(), min, max);
 }
 
@@ -47,20 +58,17 @@ Result<Activation> config_activation(const Json& json, std::string_view key, std
   return error(Code::kUnsupported, json.where(key), " is '", name, "', want one of: ", known);
 }
 
-Result<ModelConfig> read_model_config(const std::string& dir) {
-  CADRE_ASSIGN(const Json json, Json::parse_file(dir + "/config.json"));
-  if (!json.is_object())
-    return error(Code::kInvalidFile, dir, "/config.json: got ", describe(json), ", want an object");
-  return parse_model_config(json);
-}
+namespace {
 
-Result<ModelConfig> parse_model_config(const Json& outer) {
+Result<ModelConfig> parse_overridden(const Json& json_of_file) {
   ModelConfig config;
-  config.json = outer;
+  const Json outer = json_of_file.watched();
+  config.json = config.whole = outer;
   CADRE_ASSIGN(config.model_type, outer.get_string("model_type"));
   for (const std::string_view key : {"text_config", "llm_config", "language_config"}) {
     if (!outer.has(key) || find_family(config.model_type).ok()) continue;
     config.wrapper = config.model_type;
+    config.text_key = key;
     CADRE_ASSIGN(config.json, outer.get_object(key));
     CADRE_ASSIGN(config.model_type, config.json.get_string_or("model_type", config.wrapper + "_text"));
     break;
@@ -94,6 +102,26 @@ Result<ModelConfig> parse_model_config(const Json& outer) {
     }
   }
   return config;
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_model_config(const Json& json, const std::string& hf_overrides) {
+  CADRE_ASSIGN(const Json overrides, parse_overrides(hf_overrides));
+  if (overrides.members().empty()) return parse_overridden(json);
+  std::string note = overrides_note(json, overrides);
+  Result<ModelConfig> config = parse_overridden(apply_overrides(json, overrides));
+  if (!config.ok()) return std::move(config).status().with_context(note);
+  config->overrides = overrides;
+  config->overrides_note = std::move(note);
+  return config;
+}
+
+Result<ModelConfig> read_model_config(const std::string& dir, const std::string& hf_overrides) {
+  CADRE_ASSIGN(const Json json, Json::parse_file(dir + "/config.json"));
+  if (!json.is_object())
+    return error(Code::kInvalidFile, dir, "/config.json: got ", describe(json), ", want an object");
+  return parse_model_config(json, hf_overrides);
 }
 
 }  // namespace cadre

@@ -14,7 +14,10 @@
 namespace cadre {
 
 struct ModelConfig {
-  Json json;  // the text model's part of config.json
+  Json json;       // the text model's part of config.json; watched, see refuse_unknown_fields
+  Json whole;      // what that is part of
+  Json overrides;  // fields of `whole` that were set from outside
+  std::string overrides_note;
   std::string model_type;
   std::int64_t hidden = 0, vocab = 0, layers = 0, max_context = 0;
   // Whether the head is the embedding's table; where the config does not say, the file's tensors do.
@@ -23,6 +26,7 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_ids;  // of config.json
   Quantisation quantisation;          // of the weights in the files
   std::string wrapper;                // model_type of the multimodal model whose text part this is; empty: none
+  std::string text_key;               // under which that model's config has it
 };
 
 // Limits on what a config may say, well above every published model: sizes fit in an int, and products of two in 64
@@ -30,13 +34,15 @@ struct ModelConfig {
 constexpr std::int64_t kMaxConfigSize = (std::int64_t{1} << 31) - 1;
 constexpr std::int64_t kMaxLayers = 65536, kMaxExperts = 65536;
 
-// Reads dir/config.json. Of a multimodal model that holds a language model's config in `text_config` (or llm_config or
-// language_config), that one. Refuses ways of quantising that are not read by the method's name.
-Result<ModelConfig> read_model_config(const std::string& dir);
+// Reads dir/config.json, with the fields of `hf_overrides` (JSON, see config_overrides.h; may be empty) in place. Of a
+// multimodal model that holds a language model's config in `text_config` (or llm_config or language_config), that one.
+// Refuses ways of quantising that are not read by the method's name.
+Result<ModelConfig> read_model_config(const std::string& dir, const std::string& hf_overrides = {});
 // The same of a parsed file.
-Result<ModelConfig> parse_model_config(const Json& json);
+Result<ModelConfig> parse_model_config(const Json& json, const std::string& hf_overrides = {});
 
-// The first of `keys` that is there, in [min, max]; where none is, the error names the first, today's name.
+// What has several names: the value of those that are there, in [min, max], which must agree; where none is, the error
+// names the first, today's name.
 Result<std::int64_t> config_int(const Json& json, std::initializer_list<std::string_view> keys, std::int64_t min = 1,
                                 std::int64_t max = kMaxConfigSize);
 // A finite number in [min, max], or `otherwise` where it is absent or null.

@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
+#include "model/config_fields.h"
 #include "model/dummy_weights.h"
 #include "model/families/family.h"
 #include "model/tensor_plan.h"
@@ -83,10 +84,12 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   m->options_ = std::move(options);
   const ModelOptions& o = m->options_;
   if (o.config) {
-    CADRE_ASSIGN(m->config_, parse_model_config(*o.config));
+    CADRE_ASSIGN(m->config_, parse_model_config(*o.config, o.hf_overrides));
   } else {
-    CADRE_ASSIGN(m->config_, read_model_config(o.dir));
+    CADRE_ASSIGN(m->config_, read_model_config(o.dir, o.hf_overrides));
   }
+  const std::string& override = m->config_.overrides_note;
+  if (!override.empty()) m->notes_.push_back(override);
   CADRE_ASSIGN(const Family* family, find_family(m->config_.model_type).with_context(o.dir + "/config.json"));
   CADRE_ASSIGN(std::shared_ptr<Checkpoint> checkpoint, open_weights(o, m->config_, m->notes_));
   const std::int64_t bytes = weight_memory(*checkpoint, m->config_.quantisation);
@@ -101,7 +104,9 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   m->builder_ = std::make_unique<Builder>(m->config_, *m->loader_, o.ranks);
   m->stream_ = o.device->make_stream();
   m->builder_->targets.model_type = m->config_.model_type;
-  CADRE_TRY(family->build(*m->builder_, m->network_));
+  Status built = family->build(*m->builder_, m->network_);
+  if (!built.ok()) return override.empty() ? built : std::move(built).with_context(override);
+  CADRE_TRY(refuse_unknown_fields(m->config_, m->builder_->ignored_fields));
   for (auto& alias : text_part_aliases()) m->builder_->targets.prefix_aliases.push_back(std::move(alias));
   CADRE_TRY(refuse_left_over(o.dir, *m->loader_, m->builder_->ignored_prefixes));
   m->config_.layers = m->builder_->targets.layers;

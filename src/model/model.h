@@ -27,6 +27,7 @@ struct ModelOptions {
   WeightOrigin weights = WeightOrigin::kFiles;
   std::uint64_t seed = 0;         // of random weights
   ThreadPool* threads = nullptr;  // for making them; null: the caller's thread alone. Used by load only
+  std::string hf_overrides;       // fields of config.json, in JSON; may be empty
   std::shared_ptr<Device> device;
   Ranks ranks;
   DeviceCaps caps;             // what the gate plans for

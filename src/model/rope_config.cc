@@ -84,7 +84,8 @@ Status make_yarn(const Source& s, RopeConfig& out) {
   CADRE_ASSIGN(const bool truncate, s.fields.get_bool_or("truncate", true));
   const auto mscale = [&](double m) { return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
   double scale = mscale(1);
-  if (s.fields.has("mscale") && s.fields.has("mscale_all_dim")) {
+  const bool has_one = s.fields.has("mscale"), has_other = s.fields.has("mscale_all_dim");
+  if (has_one && has_other) {
     CADRE_ASSIGN(const double m, s.fields.get_double("mscale"));
     CADRE_ASSIGN(const double all, s.fields.get_double("mscale_all_dim"));
     if (m != 0 && all != 0) scale = mscale(m) / mscale(all);
@@ -229,9 +230,8 @@ Result<Source> read_source(const Json& config, const RopeOptions& options) {
   CADRE_ASSIGN(s.partial, config.get_double_or("partial_rotary_factor", options.partial_otherwise));
   if (s.fields.is_object()) CADRE_TRY(read_fields(s));
   // Phi keeps it at the top level.
-  if (s.original_context == 0) {
-    CADRE_ASSIGN(s.original_context, config.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
-  }
+  CADRE_ASSIGN(const std::int64_t outside, config.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
+  if (s.original_context == 0) s.original_context = outside;
   return s;
 }
 

@@ -43,15 +43,16 @@ Result<AttentionOptions> read_attention(const ModelConfig& c) {
 }
 
 Result<std::int64_t> read_sliding_window(const Json& json) {
+  CADRE_ASSIGN(const std::int64_t window, json.get_int_or("sliding_window", 0, 0, kMaxConfigSize));
   CADRE_ASSIGN(const bool use, json.get_bool_or("use_sliding_window", true));
-  if (!use) return std::int64_t{0};
-  return json.get_int_or("sliding_window", 0, 0, kMaxConfigSize);
+  return use ? window : 0;
 }
 
 Result<std::int64_t> read_switched_window(const Json& json) {
+  const std::int64_t absent = json.find("sliding_window") == nullptr ? 4096 : 0;
+  CADRE_ASSIGN(const std::int64_t window, json.get_int_or("sliding_window", absent, 0, kMaxConfigSize));
   CADRE_ASSIGN(const bool use, json.get_bool_or("use_sliding_window", false));
-  if (!use) return std::int64_t{0};
-  return json.find("sliding_window") == nullptr ? Result<std::int64_t>(4096) : read_sliding_window(json);
+  return use ? window : 0;
 }
 
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers) {
@@ -74,7 +75,6 @@ Result<LayerSpec> read_softmax_experts(const ModelConfig& c, std::string_view ex
                config_int(c.json, {experts_key, "num_experts", "num_local_experts"}, 1, kMaxExperts));
   CADRE_ASSIGN(const std::int64_t top_k, config_int(c.json, {"num_experts_per_tok"}));
   CADRE_ASSIGN(spec.intermediate, config_int(c.json, {size_key}));
-  CADRE_ASSIGN(spec.routing.renormalize, c.json.get_bool_or("norm_topk_prob", false));
   spec.experts = static_cast<int>(experts);
   spec.top_k = static_cast<int>(top_k);
   spec.hidden = c.hidden;
@@ -116,11 +116,15 @@ Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t lay
   return out;
 }
 
-void ignore_layers_beyond(Builder& b, std::int64_t layers) {
-  constexpr std::int64_t kMost = 16;  // published models have one to three
-  for (std::int64_t i = layers; i < layers + kMost; ++i) {
+Status ignore_draft_layers(Builder& b, std::int64_t layers) {
+  std::int64_t count = 1;
+  for (const std::string_view key : {"num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules"}) {
+    CADRE_ASSIGN(count, b.config.json.get_int_or(key, count, 0, 1024));
+  }
+  for (std::int64_t i = layers; i < layers + count; ++i) {
     b.ignored_prefixes.push_back("model.layers." + std::to_string(i) + ".");
   }
+  return {};
 }
 
 }  // namespace cadre

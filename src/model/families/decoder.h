@@ -31,8 +31,8 @@ Result<std::int64_t> read_switched_window(const Json& json);
 // Whether layer i is a MoE layer: decoder_sparse_step and mlp_only_layers of the Qwen families.
 Result<std::vector<bool>> read_sparse_layers(const Json& json, std::int64_t layers);
 
-// Gated experts after a softmax over all of them, as most of these families have: activation, number of experts, top-k,
-// and norm_topk_prob where the config has it. The keys are the family's own names of the number of experts, which
+// Gated experts after a softmax over all of them, as most of these families have: activation, number of experts and
+// top-k. The keys are the family's own names of the number of experts, which
 // num_experts and num_local_experts may stand for, and of the intermediate size.
 Result<LayerSpec> read_softmax_experts(const ModelConfig& config, std::string_view experts_key,
                                        std::string_view size_key);
@@ -47,7 +47,8 @@ Result<Rope> make_rope(Builder& builder, std::int64_t head_dim, double partial_o
 Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t layers,
                                               const std::function<bool(std::int64_t)>& otherwise);
 
-// Layers beyond those of the config are known and not used: they predict several tokens at once.
-void ignore_layers_beyond(Builder& builder, std::int64_t layers);
+// Layers that follow those of the model and predict further tokens are known and not used. The config says how many
+// there are; one, where it does not.
+Status ignore_draft_layers(Builder& builder, std::int64_t layers);
 
 }  // namespace cadre

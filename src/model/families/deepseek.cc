@@ -62,6 +62,14 @@ Result<MlaOptions> read_mla(Builder& b) {
                  o.rope_dim, " dimensions of qk_rope_head_dim to rotate; want all");
   }
   CADRE_ASSIGN(o.scale, score_scale(json, o.nope_dim + o.rope_dim));
+  // What transformers writes down of the sizes above.
+  const std::int64_t width = o.nope_dim + o.rope_dim;
+  CADRE_ASSIGN(const std::int64_t said, json.get_int_or("qk_head_dim", width, 1, kMaxConfigSize));
+  if (said != width) {
+    return error(Code::kInvalidFile, json.where("qk_head_dim"), " is ", said, ", want ", width,
+                 ", qk_nope_head_dim and qk_rope_head_dim together");
+  }
+  b.ignored_fields.emplace_back("head_dim");
   return o;
 }
 

@@ -22,7 +22,11 @@ Status build_deepseek_v2(Builder& b, Network& network) {
   CADRE_ASSIGN(model.mlp_bias, json.get_bool_or("mlp_bias", false));
   model.attention.rope.interleaved = true;
   model.experts.routing.kind = Routing::kSoftmaxTopK;
-  if (method == "group_limited_greedy") CADRE_TRY(read_expert_groups(json, model.experts));
+  if (method == "group_limited_greedy") {
+    CADRE_TRY(read_expert_groups(json, model.experts));
+  } else {
+    b.ignored_fields.insert(b.ignored_fields.end(), {"n_group", "topk_group"});  // a greedy choice is among all
+  }
   return build_deepseek(b, network, model);
 }
 

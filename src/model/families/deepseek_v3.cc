@@ -19,11 +19,7 @@ Status build_deepseek_v3(Builder& b, Network& network) {
   CADRE_ASSIGN(routing.renormalize, json.get_bool_or("norm_topk_prob", true));
   CADRE_TRY(read_expert_groups(json, model.experts));
 
-  CADRE_ASSIGN(std::int64_t further, json.get_int_or("num_nextn_predict_layers", 1, 0, 1024));
-  CADRE_ASSIGN(further, json.get_int_or("num_mtp_layers", further, 0, 1024));
-  for (std::int64_t i = model.layers; i < model.layers + further; ++i) {
-    b.ignored_prefixes.push_back("model.layers." + std::to_string(i) + ".");
-  }
+  CADRE_TRY(ignore_draft_layers(b, model.layers));
   return build_deepseek(b, network, model);
 }
 

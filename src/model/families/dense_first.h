@@ -4,6 +4,7 @@
 
 #include "model/blocks/moe_mixer.h"
 #include "model/families/decoder.h"
+#include "model/families/want.h"
 
 namespace cadre {
 
@@ -25,11 +26,5 @@ Result<std::unique_ptr<Mixer>> make_dense_first(Builder& builder, const DenseFir
 // routed_scaling_factor, first_k_dense_replace, intermediate_size.
 Result<DenseFirst> read_sigmoid_dense_first(const ModelConfig& config, std::int64_t layers, bool renormalize_default,
                                             std::int64_t shared_default, std::int64_t dense_default);
-
-// Refuses a field that is set to anything but `want`, which is all that the family does.
-Status want_bool(const Json& json, std::string_view key, bool want);
-Status want_int(const Json& json, std::string_view key, std::int64_t want);
-Status want_double(const Json& json, std::string_view key, double want);
-Status want_string(const Json& json, std::string_view key, std::initializer_list<std::string_view> known);
 
 }  // namespace cadre

@@ -19,6 +19,9 @@ Status build_dots1(Builder& b, Network& network) {
   CADRE_ASSIGN(const std::int64_t window_from, json.get_int_or("max_window_layers", 62, 0, kMaxConfigSize));
   CADRE_ASSIGN(const std::vector<bool> slides,
                read_sliding_layers(json, layers, [&](std::int64_t layer) { return layer >= window_from; }));
+  CADRE_TRY(want_string(json, "scoring_func", {"sigmoid", "noaux_tc"}));
+  CADRE_TRY(want_string(json, "topk_method", {"noaux_tc"}));
+  CADRE_TRY(want_int(json, "moe_layer_freq", 1));
   CADRE_ASSIGN(const DenseFirst experts, read_sigmoid_dense_first(b.config, layers, false, 0, 0));
 
   return build_decoder(

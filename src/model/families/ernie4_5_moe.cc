@@ -44,6 +44,10 @@ Status build_ernie4_5_moe(Builder& b, Network& network) {
   experts.bias = attention.qkv_bias;
   spec.expert_bias = experts.bias;
 
+  CADRE_TRY(want_bool(json, "moe_use_aux_free", true));
+  CADRE_TRY(want_string(json, "moe_gate_act", {"softmax"}));
+  b.ignored_fields.emplace_back("moe_capacity");  // a limit of training, where tokens may be dropped
+
   CADRE_ASSIGN(const std::int64_t first, json.get_int_or("moe_layer_start_index", 1, 0, kMaxLayers));
   CADRE_ASSIGN(std::int64_t last, json.get_int_or("moe_layer_end_index", -1, -1, kMaxLayers));
   CADRE_ASSIGN(const std::int64_t every, json.get_int_or("moe_layer_interval", 1, 1, kMaxLayers));

@@ -15,7 +15,8 @@ Status build_flex_olmo(Builder& b, Network& network) {
   CADRE_TRY(require_rope_theta(json));
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   attention.rope = &rope;
-  CADRE_ASSIGN(const LayerSpec spec, read_softmax_experts(b.config, "num_experts", "intermediate_size"));
+  CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "intermediate_size"));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
 
   CADRE_TRY(b.embedding(network.embedding, "model.embed_tokens", b.config.vocab, b.config.hidden));
   for (int i = 0; i < layers; ++i) {

@@ -4,7 +4,9 @@
 // of the whole stream, embeddings are multiplied by sqrt(hidden), and experts lie beside a dense MLP, see
 // gemma_feed_forward.h. The small models (E2B, E4B), with inputs for each layer and shared keys, are refused.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <map>
 
 #include "base/result.h"
 #include "model/blocks/gemma_feed_forward.h"
@@ -23,7 +25,15 @@ struct LayerType {
 // What version 5 writes of layers that differ: {"5": {"head_dim": 512}}. All layers of a type must agree.
 Status read_overrides(const Json& json, const std::vector<bool>& sliding, LayerType& type, bool slides) {
   CADRE_ASSIGN(const Json all, json.get_object("per_layer_config"));
+  std::map<std::int64_t, Json> by_layer;  // the keys may be written with leading zeros
   for (const auto& [layer, fields] : all.members()) {
+    std::int64_t index = -1;
+    const auto [end, failure] = std::from_chars(layer.data(), layer.data() + layer.size(), index);
+    if (failure != std::errc() || end != layer.data() + layer.size() || !fields.is_object() ||
+        !by_layer.emplace(index, fields).second) {
+      return error(Code::kInvalidFile, json.where("per_layer_config"), " has '", layer, "' with ", describe(fields),
+                   ", want each layer's number once, with an object");
+    }
     for (const auto& [key, value] : fields.members()) {
       if (key != "head_dim" && key != "num_key_value_heads") {
         return error(Code::kUnsupported, json.where("per_layer_config"), ": layer ", layer, " has '", key,
@@ -36,10 +46,8 @@ Status read_overrides(const Json& json, const std::vector<bool>& sliding, LayerT
   bool first = true;
   for (std::size_t i = 0; i < sliding.size(); ++i) {
     if (sliding[i] != slides) continue;
-    Json own = Json::object({});
-    if (all.has(std::to_string(i))) {
-      CADRE_ASSIGN(own, all.get_object(std::to_string(i)));
-    }
+    const auto found = by_layer.find(static_cast<std::int64_t>(i));
+    const Json own = found != by_layer.end() ? found->second : Json::object({});
     CADRE_ASSIGN(const std::int64_t dim, own.get_int_or("head_dim", head_dim, 1, 65536));
     CADRE_ASSIGN(const std::int64_t heads, own.get_int_or("num_key_value_heads", kv_heads, 1, kMaxConfigSize));
     if (!first && (dim != o.head_dim || heads != o.kv_heads)) {
@@ -111,7 +119,7 @@ Status refuse_unknown(const Json& json) {
     return error(Code::kUnsupported, json.where("num_kv_shared_layers"), " is ", shared,
                  ": layers that share keys and values are not known, want 0");
   }
-  // "vision" concerns tokens of images only; use_double_wide_mlp only layers that share keys.
+  // "vision" concerns tokens of images only.
   CADRE_ASSIGN(const std::string both, json.get_string_or("use_bidirectional_attention", "vision"));
   if (both != "vision") {
     return error(Code::kUnsupported, json.where("use_bidirectional_attention"), " is '", both,
@@ -173,7 +181,13 @@ Status build_gemma4(Builder& b, Network& network) {
   CADRE_ASSIGN(full.attention.keys_are_values, json.get_bool_or("attention_k_eq_v", false));
   // Of types that the model does not have, the config need not be right.
   if (std::find(slides.begin(), slides.end(), true) != slides.end()) CADRE_TRY(read_type(b, slides, true, sliding));
+  if (std::find(slides.begin(), slides.end(), true) == slides.end()) {
+    b.ignored_fields.insert(b.ignored_fields.end(), {"sliding_window", "rope_parameters.sliding_attention*"});
+  }
   CADRE_TRY(read_type(b, slides, false, full));
+  // Of full layers' own keys where values are not the keys, of layers that share keys, and of inputs for each layer.
+  b.ignored_fields.insert(b.ignored_fields.end(), {"num_global_key_value_heads", "use_double_wide_mlp",
+                                                   "vocab_size_per_layer_input", "global_head_dim"});
 
   GemmaFeedForwardOptions ffn{.prefix = {}, .dense = {.hidden = c.hidden}, .moe = {}, .norm_eps = eps};
   CADRE_ASSIGN(ffn.dense.activation.kind, config_activation(json, "hidden_activation", "gelu_pytorch_tanh"));
@@ -184,6 +198,8 @@ Status build_gemma4(Builder& b, Network& network) {
     CADRE_ASSIGN(ffn.moe->spec, read_experts(c, ffn.dense.activation.kind));
     ffn.moe->experts = {.module = {}, .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
     ffn.moe->norm_eps = eps;
+  } else {
+    b.ignored_fields.insert(b.ignored_fields.end(), {"num_experts", "top_k_experts", "moe_intermediate_size"});
   }
 
   CADRE_TRY(b.embedding(network.embedding, "model.embed_tokens", c.vocab, c.hidden));

@@ -15,7 +15,9 @@ Status build_glm4_moe(Builder& b, Network& network) {
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim, 0.5));
   attention.rope = &rope;
   CADRE_ASSIGN(const DenseFirst experts, read_sigmoid_dense_first(b.config, layers, true, 1, 1));
-  ignore_layers_beyond(b, layers);  // those for multi-token prediction
+  CADRE_TRY(want_string(json, "scoring_func", {"sigmoid"}));
+  CADRE_TRY(want_string(json, "topk_method", {"noaux_tc"}));
+  CADRE_TRY(ignore_draft_layers(b, layers));
 
   return build_decoder(
       b, network,

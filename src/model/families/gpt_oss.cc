@@ -49,6 +49,7 @@ Status build_gpt_oss(Builder& b, Network& network) {
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   attention.rope = &rope;
   CADRE_ASSIGN(const LayerSpec spec, read_experts(b.config));
+  b.ignored_fields.emplace_back("initial_context_length");  // the rotation's original_max_position_embeddings
 
   return build_decoder(b, network,
                        {.attention =

@@ -2,6 +2,7 @@
 
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
+#include "model/families/want.h"
 
 namespace cadre {
 
@@ -18,6 +19,8 @@ Result<Granite> read_granite(const ModelConfig& c, Network& network, const Grani
   CADRE_ASSIGN(network.embedding_scale, config_float(json, "embedding_multiplier", 1.0, -1e30, 1e30));
   CADRE_ASSIGN(const float logits, config_float(json, "logits_scaling", 1.0, 1e-30, 1e30));
   network.logit_scale = 1.0f / logits;
+
+  CADRE_TRY(want_string(json, "normalization_function", {"rmsnorm"}));
 
   LayerSpec& spec = g.spec;
   spec.hidden = c.hidden;

@@ -1,12 +1,14 @@
 // Granite-MoE (3.0 1b-a400m and 3b-a800m) and its variant with shared experts (granitemoeshared): see granite.h.
 #include "base/result.h"
 #include "model/families/granite.h"
+#include "model/families/want.h"
 
 namespace cadre {
 namespace {
 
 Status build(Builder& b, Network& network, const GraniteKind& kind) {
   CADRE_ASSIGN(Granite granite, read_granite(b.config, network, kind));
+  CADRE_TRY(want_string(b.config.json, "position_embedding_type", {"rope"}));
   AttentionOptions& attention = granite.attention;
   CADRE_ASSIGN(const Rope rope, make_rope(b, attention.head_dim));
   attention.rope = &rope;

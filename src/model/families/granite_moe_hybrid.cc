@@ -90,16 +90,14 @@ Status build_granite_moe_hybrid(Builder& b, Network& network) {
   const Json& json = b.config.json;
   CADRE_ASSIGN(Granite granite, read_granite(b.config, network, {.shared = true, .dense_allowed = true}));
   CADRE_ASSIGN(const std::vector<bool> is_mamba, read_mamba_layers(json, granite.layers));
-  CADRE_ASSIGN(const std::string norm, json.get_string_or("normalization_function", "rmsnorm"));
-  if (norm != "rmsnorm") {
-    return error(Code::kUnsupported, json.where("normalization_function"), " is '", norm, "', want rmsnorm");
-  }
   AttentionOptions& attention = granite.attention;
   Rope rope;
   CADRE_ASSIGN(const bool rotates, read_positions(json));
   if (rotates) {
     CADRE_ASSIGN(rope, make_rope(b, attention.head_dim));
     attention.rope = &rope;
+  } else {
+    b.ignored_fields.emplace_back("rope_*");  // nothing rotates
   }
   const bool any_mamba = std::find(is_mamba.begin(), is_mamba.end(), true) != is_mamba.end();
   Mamba2Options mamba;
@@ -108,6 +106,12 @@ Status build_granite_moe_hybrid(Builder& b, Network& network) {
       return error(Code::kUnsupported, json.where("hidden_act"), ": Mamba-2 is run with silu only");
     }
     CADRE_ASSIGN(mamba, read_mamba(b.config));
+    b.ignored_fields.emplace_back("mamba_chunk_size");  // how a long scan is cut
+  } else {
+    b.ignored_fields.insert(b.ignored_fields.end(), {"mamba_*", "time_step_limit"});  // of layers it does not have
+  }
+  if (granite.spec.experts == 0) {
+    b.ignored_fields.insert(b.ignored_fields.end(), {"num_experts_per_tok", "intermediate_size"});
   }
   return build_decoder(
       b, network,

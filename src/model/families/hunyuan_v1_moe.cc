@@ -49,6 +49,16 @@ Status build_hunyuan_v1_moe(Builder& b, Network& network) {
   CADRE_TRY(want_bool(json, "use_rotary_pos_emb", true));
   CADRE_TRY(want_bool(json, "use_mixed_mlp_moe", true));
   CADRE_TRY(want_string(json, "norm_type", {"rms"}));
+  CADRE_TRY(want_int(json, "attention_head_dim", attention.head_dim));
+  // Of layers that share keys, of heads that classify, of images, and of training that drops tokens.
+  b.ignored_fields.insert(b.ignored_fields.end(),
+                          {"cla_share_factor", "class_num", "pool_type", "dense_list", "num_media_embeds", "*_id",
+                           "moe_drop_tokens", "moe_random_routing_dropped_token", "org_vocab_size", "vit_*"});
+  const Json* rope_fields = json.find(json.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  if (rope_fields != nullptr && rope_fields->has("alpha")) {  // which is all that counts then
+    b.ignored_fields.insert(b.ignored_fields.end(),
+                            {"*.factor", "*.beta_fast", "*.beta_slow", "*.mscale", "*.mscale_all_dim"});
+  }
   CADRE_ASSIGN(const RopeConfig rotation,
                read_rope(json, attention.head_dim, b.config.max_context, {.base_factor = true}));
   CADRE_ASSIGN(const Rope rope, upload_rope(b, rotation));

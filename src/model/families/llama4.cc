@@ -117,6 +117,7 @@ Status build_llama4(Builder& b, Network& network) {
   CADRE_ASSIGN(const float floor_scale, config_float(json, "floor_scale", 8192, 1e-6, 1e12));
   CADRE_ASSIGN(const Rope rope, read_rotation(b, attention.head_dim));
   CADRE_ASSIGN(const LayerSpec spec, read_experts(b.config));
+  b.ignored_fields.insert(b.ignored_fields.end(), {"router_jitter_noise", "cache_implementation"});  // of training
   CADRE_ASSIGN(const std::int64_t dense, json.get_int_or("intermediate_size_mlp", 16384, 1, kMaxConfigSize));
 
   const auto make_layer_attention = [&](int layer, const std::string& prefix) {

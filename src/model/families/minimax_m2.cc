@@ -20,6 +20,11 @@ Status build_minimax_m2(Builder& b, Network& network) {
   for (const char* key : {"layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"}) {
     CADRE_TRY(want_double(json, key, 1));
   }
+  CADRE_TRY(want_bool(json, "norm_topk_prob", true));
+  CADRE_TRY(want_int(json, "sliding_window", 0));
+  // Noise of training, and the sizes of layers that it does not have.
+  b.ignored_fields.insert(b.ignored_fields.end(),
+                          {"router_jitter_noise", "mlp_intermediate_size", "shared_moe_mode", "max_model_len"});
   if (json.has("attn_type_list")) {
     CADRE_ASSIGN(const std::vector<std::int64_t> kinds, json.get_int_list("attn_type_list"));
     for (const std::int64_t kind : kinds) {
@@ -51,7 +56,7 @@ Status build_minimax_m2(Builder& b, Network& network) {
   const bool stacked = b.loader.has("model.layers.0.mlp.experts.gate_up_proj");
   const std::string layer_name = stacked ? "mlp" : "block_sparse_moe";
   b.targets.part_aliases.emplace_back(stacked ? "block_sparse_moe" : "mlp", layer_name);
-  ignore_layers_beyond(b, layers);  // those for multi-token prediction
+  CADRE_TRY(ignore_draft_layers(b, layers));
   b.ignored_prefixes.emplace_back("model.mtp");
 
   return build_decoder(b, network,

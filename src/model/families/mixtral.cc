@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
 #include "model/families/decoder.h"
+#include "model/families/want.h"
 
 namespace cadre {
 
@@ -17,6 +18,8 @@ Status build_mixtral(Builder& b, Network& network) {
 
   CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_local_experts", "intermediate_size"));
   spec.routing.renormalize = true;
+  CADRE_TRY(want_bool(json, "norm_topk_prob", true));
+  b.ignored_fields.emplace_back("router_jitter_noise");  // of training
 
   // Files and adapters name the layer either way.
   const bool stacked = b.loader.has("model.layers.0.mlp.experts.gate_up_proj");

@@ -126,6 +126,28 @@ Result<LayerSpec> read_moe(const ModelConfig& c, Activation activation) {
   return spec;
 }
 
+// Fields that change nothing here: attention does not rotate, the inner size of Mamba is that of its heads, a long scan
+// may be cut anywhere, steps are bounded from below only; and those of kinds of layers that the model does not have.
+void ignore_fields(Builder& b, const std::vector<Kind>& kinds) {
+  std::vector<std::string>& out = b.ignored_fields;
+  out = {"rope_theta",      "partial_rotary_factor", "expand",         "chunk_size",
+         "time_step_limit", "time_step_max",         "time_step_floor"};
+  const auto lacks = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) == kinds.end(); };
+  if (lacks(Kind::kMamba)) {
+    out.insert(out.end(),
+               {"mamba_*", "n_groups", "ssm_state_size", "conv_kernel", "use_bias", "use_conv_bias", "time_step_min"});
+  }
+  if (lacks(Kind::kAttention)) {
+    out.insert(out.end(), {"num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias", "sliding_window",
+                           "rms_norm_eps"});
+  }
+  if (lacks(Kind::kMlp)) out.emplace_back("intermediate_size");
+  if (lacks(Kind::kMoe)) {
+    out.insert(out.end(), {"moe_*", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "norm_topk_prob",
+                           "routed_scaling_factor", "n_group", "topk_group"});
+  }
+}
+
 }  // namespace
 
 Status build_nemotron_h(Builder& b, Network& network) {
@@ -135,6 +157,13 @@ Status build_nemotron_h(Builder& b, Network& network) {
   CADRE_ASSIGN(const float eps, config_epsilon(json, "layer_norm_epsilon", 1e-5));
   CADRE_ASSIGN(const Activation activation, config_activation(json, "mlp_hidden_act", "relu2"));
   CADRE_ASSIGN(const bool mlp_bias, json.get_bool_or("mlp_bias", false));
+
+  ignore_fields(b, kinds);
+  CADRE_ASSIGN(const float other_eps, config_epsilon(json, "norm_eps", static_cast<double>(eps)));
+  if (other_eps != eps) {
+    return error(Code::kInvalidFile, json.where("norm_eps"), " is ", other_eps, ", want layer_norm_epsilon ", eps);
+  }
+  CADRE_TRY(want_bool(json, "residual_in_fp32", false));
 
   // Published files say backbone; transformers 5 and the adapters it writes say model.
   const std::string root = b.loader.has("model.embeddings.weight") ? "model" : "backbone";

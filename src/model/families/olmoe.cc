@@ -19,6 +19,7 @@ Status build_olmoe(Builder& b, Network& network) {
   attention.rope = &rope;
 
   CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "intermediate_size"));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
 
   return build_decoder(
       b, network,

@@ -65,6 +65,7 @@ Status build_phimoe(Builder& b, Network& network) {
   CADRE_TRY(read_mscale(json, rope));
   attention.rope = &rope;
   CADRE_ASSIGN(const LayerSpec spec, read_experts(b.config));
+  b.ignored_fields.emplace_back("input_jitter_noise");  // of training
   CADRE_ASSIGN(const bool head_bias, json.get_bool_or("lm_head_bias", false));
 
   // Files and adapters name the layer either way.

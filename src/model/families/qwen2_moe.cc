@@ -22,6 +22,7 @@ Status build_qwen2_moe(Builder& b, Network& network) {
   attention.rope = &rope;
 
   CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "moe_intermediate_size"));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
   CADRE_ASSIGN(spec.shared_intermediate, config_int(json, {"shared_expert_intermediate_size"}));
   spec.shared_experts = 1;
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));

@@ -3,6 +3,7 @@
 #include "base/result.h"
 #include "model/blocks/moe_mixer.h"
 #include "model/families/decoder.h"
+#include "model/families/want.h"
 
 namespace cadre {
 
@@ -19,6 +20,11 @@ Status build_qwen3_moe(Builder& b, Network& network) {
   attention.rope = &rope;
 
   CADRE_ASSIGN(LayerSpec spec, read_softmax_experts(b.config, "num_experts", "moe_intermediate_size"));
+  CADRE_ASSIGN(spec.routing.renormalize, json.get_bool_or("norm_topk_prob", false));
+  CADRE_TRY(want_bool(json, "qkv_bias", false));
+  CADRE_TRY(want_bool(json, "use_qk_norm", true));
+  CADRE_TRY(want_int(json, "shared_expert_intermediate_size", 0));
+  b.ignored_fields.emplace_back("max_window_layers");  // a window is every layer's
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 1, 1, kMaxConfigSize));
 
   return build_decoder(

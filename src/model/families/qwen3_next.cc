@@ -7,6 +7,7 @@
 #include "model/blocks/moe_mixer.h"
 #include "model/families/decoder.h"
 #include "model/families/qwen_hybrid.h"
+#include "model/families/want.h"
 
 namespace cadre {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 // Whether each layer is attention: layer_types, or every full_attention_interval-th.
 Result<std::vector<bool>> read_attention_layers(const Json& json, std::int64_t layers) {
   std::vector<bool> full(static_cast<std::size_t>(layers));
+  CADRE_ASSIGN(const std::int64_t every, json.get_int_or("full_attention_interval", 4, 1, kMaxLayers));
   if (!json.has("layer_types")) {
-    CADRE_ASSIGN(const std::int64_t every, json.get_int_or("full_attention_interval", 4, 1, kMaxLayers));
     for (std::int64_t i = 0; i < layers; ++i) full[static_cast<std::size_t>(i)] = (i + 1) % every == 0;
     return full;
   }
@@ -117,6 +118,11 @@ Status build_qwen_hybrid(Builder& b, Network& network, const QwenHybrid& family)
   attention.rope = &rope;
   CADRE_ASSIGN(const LayerSpec spec, read_experts(b.config, family));
   CADRE_ASSIGN(const std::int64_t dense_size, json.get_int_or("intermediate_size", 5632, 1, kMaxConfigSize));
+  CADRE_ASSIGN(const bool slides, json.get_bool_or("use_sliding_window", false));
+  if (slides) CADRE_TRY(want_int(json, "sliding_window", 0));
+  // Axes of positions, which are all the same for text.
+  b.ignored_fields.insert(b.ignored_fields.end(),
+                          {"sliding_window", "max_window_layers", "*.mrope_section", "*.mrope_interleaved"});
   b.ignored_prefixes.emplace_back("mtp.");  // the draft layers for multi-token prediction
 
   return build_decoder(

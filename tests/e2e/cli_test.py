@@ -16,6 +16,30 @@ from cli_support import ADAPTERS, AUTO, FAMILIES, GOLD, CliTest, adapter_flags, 
 from cli_terminal import Interrupt, Streams, Terminal  # noqa: F401
 
 
+class Overrides(CliTest):
+    def test_change_the_model_and_are_said(self):
+        run = ["run", "--model", demo(), "--chat", GOLD, "--max-tokens", "8", "--temperature", "0"]
+        plain = self.cadre(*run)
+        self.assertNotIn("override", plain.err)
+        changed = self.cadre(*run, "--hf-overrides", '{"norm_topk_prob": false, "max_position_embeddings": 300}')
+        self.assertRegex(changed.err, r"note: config override: norm_topk_prob = false \(was true\), "
+                                      r"max_position_embeddings = 300 \(was \d+\)")
+        self.assertNotEqual(changed.out, plain.out)
+        outcome = self.cadre("explain", "--model", demo(), "--hf-overrides", '{"norm_topk_prob": false}')
+        self.assertIn("note: config override: norm_topk_prob = false (was true)", outcome.err)
+        outcome = self.cadre("adapter", "check", "--model", demo(), "--adapter", demo() / "adapters" / "elements",
+                             "--hf-overrides", '{"num_hidden_layers": "many"}', code=4)
+        self.assertRegex(outcome.err, r"config override: num_hidden_layers = \"many\".*'num_hidden_layers'")
+
+    def test_must_be_an_object_that_the_family_understands(self):
+        run = ["run", "--model", demo(), "--prompt", "x"]
+        self.refused("usage", r"--hf-overrides is an array, want a JSON object", *run, "--hf-overrides", "[1]")
+        self.refused("usage", r"--hf-overrides", *run, "--hf-overrides", "rope_theta=1")
+        self.refused("unsupported", r"field 'attn_logit_softcapping' \(50.0\) is not known to qwen3_moe.*"
+                     r"--hf-overrides '\{\"attn_logit_softcapping\": null\}'", *run, "--hf-overrides",
+                     '{"attn_logit_softcapping": 50.0}')
+
+
 class Usage(CliTest):
     def test_version(self):
         self.assertRegex(self.cadre("--version").out, r"\Acadre \d+\.\d+\.\d+\n\Z")

@@ -258,6 +258,18 @@ TEST_F(ServeOptions, ValuesThatCannotBe) {
   EXPECT_THAT(refused({"--api-key", "two words"}), Not(HasSubstr("two words")));
 }
 
+TEST_F(ServeOptions, OverridesOfTheConfig) {
+  EXPECT_EQ(with({}).engine.hf_overrides, "");
+  const std::string json = R"({"rope_scaling": null})";
+  EXPECT_EQ(with({"--hf-overrides", json}).engine.hf_overrides, json);
+  EXPECT_EQ(with({}, {{"CADRE_SERVE_HF_OVERRIDES", json}}).engine.hf_overrides, json);
+  const std::string file =
+      files_.file("overrides.yaml", "hf-overrides:\n  rope_scaling: null\n  text_config: {a: 1.5}\n");
+  EXPECT_EQ(with({"--config", file}).engine.hf_overrides, R"({"rope_scaling": null, "text_config": {"a": 1.5}})");
+  EXPECT_THAT(refused({"--hf-overrides", "[1]"}), HasSubstr("--hf-overrides is an array, want a JSON object"));
+  EXPECT_THAT(refused({"--hf-overrides", "{"}), HasSubstr("--hf-overrides"));
+}
+
 TEST_F(ServeOptions, LineThenEnvironmentThenFile) {
   const std::string config = files_.file("serve.yaml",
                                          "port: 3\nmax_num_seqs: 3\nmax-queued-requests: 3\n"

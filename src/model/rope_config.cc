@@ -180,36 +180,8 @@ constexpr std::pair<std::string_view, Compute> kTypes[] = {
     {"llama3", make_llama3},   {"longrope", make_longrope}, {kProportional, make_proportional},
 };
 
-// Whatever the kind, a field that none of them has may mean another rotation. Those of mrope change nothing for text,
-// where its positions are all the same.
-constexpr std::string_view kFields[] = {"rope_theta",
-                                        "rope_type",
-                                        "type",
-                                        "partial_rotary_factor",
-                                        "original_max_position_embeddings",
-                                        "factor",
-                                        "alpha",
-                                        "beta_fast",
-                                        "beta_slow",
-                                        "attention_factor",
-                                        "truncate",
-                                        "mscale",
-                                        "short_mscale",
-                                        "mscale_all_dim",
-                                        "long_mscale",
-                                        "short_factor",
-                                        "long_factor",
-                                        "low_freq_factor",
-                                        "high_freq_factor",
-                                        "mrope_section",
-                                        "mrope_interleaved"};
-
 // theta, partial, type and original_context of one object.
 Status read_fields(Source& s) {
-  for (const auto& [key, value] : s.fields.members()) {
-    if (value.is_null() || std::find(std::begin(kFields), std::end(kFields), key) != std::end(kFields)) continue;
-    return error(Code::kUnsupported, s.fields.where(key), " is not a known field of a rotary embedding");
-  }
   CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
   CADRE_ASSIGN(s.partial, s.fields.get_double_or("partial_rotary_factor", s.partial));
   CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key

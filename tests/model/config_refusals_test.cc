@@ -172,12 +172,13 @@ TEST(Config, RotationsThatAreNotFinite) {
               FailsWith(Code::kInvalidFile, "short_factor"));
 }
 
-// A field that no kind of rotation has may mean another one.
+// A field that the kind of rotation does not have may mean another one.
 TEST(Config, UnknownFieldsOfARotation) {
-  for (const char* fields : {R"({"rope_type": "yarn", "factor": 4, "llama_4_scaling_beta": 0.1})",
-                             R"({"full_attention": {"rope_theta": 1e6}})"}) {
+  for (const char* fields :
+       {R"({"rope_type": "yarn", "factor": 4, "llama_4_scaling_beta": 0.1})",
+        R"({"rope_type": "default", "factor": 2.0})", R"({"full_attention": {"rope_theta": 1e6}})"}) {
     EXPECT_THAT(Changed("qwen3_moe").set("rope_parameters", text(fields)).load(),
-                FailsWith(Code::kUnsupported, "is not a known field of a rotary embedding"));
+                FailsWith(Code::kUnsupported, "is not known to qwen3_moe"));
   }
   EXPECT_THAT(Changed("gemma4_text")
                   .set("rope_parameters", text(R"({"full_attention": {"rope_theta": 1e6, "turns": 2},

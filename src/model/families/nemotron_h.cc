@@ -130,7 +130,7 @@ Result<LayerSpec> read_moe(const ModelConfig& c, Activation activation) {
 // may be cut anywhere, steps are bounded from below only; and those of kinds of layers that the model does not have.
 void ignore_fields(Builder& b, const std::vector<Kind>& kinds) {
   std::vector<std::string>& out = b.ignored_fields;
-  out = {"rope_theta",      "partial_rotary_factor", "expand",         "chunk_size",
+  out = {"rope_*",          "partial_rotary_factor", "expand",         "chunk_size",
          "time_step_limit", "time_step_max",         "time_step_floor"};
   const auto lacks = [&](Kind kind) { return std::find(kinds.begin(), kinds.end(), kind) == kinds.end(); };
   if (lacks(Kind::kMamba)) {

@@ -111,6 +111,25 @@ TEST(ConfigFields, OfPublishedModels) {
   EXPECT_EQ(goldens.size(), 23u);  // every family; kimi_k2 is on deepseek_v3's weights
 }
 
+// Whole configs, at their size.
+TEST(ConfigFields, OfTheExamples) {
+  std::set<std::string> types;
+  for (const auto& entry : std::filesystem::directory_iterator(CADRE_SOURCE "/examples/specs")) {
+    if (entry.path().extension() != ".json") continue;
+    SCOPED_TRACE(entry.path().filename());
+    ModelOptions options;
+    options.config = Json::parse_file(entry.path().string()).value();
+    options.dir = "example";
+    options.weights = WeightOrigin::kNone;
+    options.shapes_only = true;
+    options.device = make_cpu_device();
+    const auto model = Model::load(std::move(options));
+    ASSERT_THAT(model, Succeeds());
+    types.insert((*model)->config().model_type);
+  }
+  EXPECT_GE(types.size(), 20u);
+}
+
 TEST(ConfigFields, ThatTransformersWrites) {
   for (const char* file : {"transformers_4.json", "transformers_5.json"}) {
     const Json all = data(file);

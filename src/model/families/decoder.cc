@@ -116,6 +116,13 @@ Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t lay
   return out;
 }
 
+std::string sparse_layer_name(Builder& b, const std::string& sign) {
+  std::string name = "mlp", other = "block_sparse_moe";
+  if (!b.loader.has("model.layers.0.mlp." + sign)) std::swap(name, other);
+  b.targets.part_aliases.emplace_back(other, name);
+  return name;
+}
+
 Status ignore_draft_layers(Builder& b, std::int64_t layers) {
   std::int64_t count = 1;
   for (const std::string_view key : {"num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules"}) {

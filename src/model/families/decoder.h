@@ -47,6 +47,10 @@ Result<Rope> make_rope(Builder& builder, std::int64_t head_dim, double partial_o
 Result<std::vector<bool>> read_sliding_layers(const Json& json, std::int64_t layers,
                                               const std::function<bool(std::int64_t)>& otherwise);
 
+// What the files of Mixtral, MiniMax-M2 and Phi-3.5-MoE call a MoE layer: mlp where transformers 5 wrote them, which
+// the tensor `sign` of layer 0's mlp shows, and block_sparse_moe as published. Adapters may say either.
+std::string sparse_layer_name(Builder& builder, const std::string& sign);
+
 // Layers that follow those of the model and predict further tokens are known and not used. The config says how many
 // there are; one, where it does not.
 Status ignore_draft_layers(Builder& builder, std::int64_t layers);

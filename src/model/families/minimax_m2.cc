@@ -53,9 +53,7 @@ Status build_minimax_m2(Builder& b, Network& network) {
   spec.routing.renormalize = true;
   spec.routing.selection_bias = true;
 
-  const bool stacked = b.loader.has("model.layers.0.mlp.experts.gate_up_proj");
-  const std::string layer_name = stacked ? "mlp" : "block_sparse_moe";
-  b.targets.part_aliases.emplace_back(stacked ? "block_sparse_moe" : "mlp", layer_name);
+  const std::string layer_name = sparse_layer_name(b, "experts.gate_up_proj");
   CADRE_TRY(ignore_draft_layers(b, layers));
   b.ignored_prefixes.emplace_back("model.mtp");
 

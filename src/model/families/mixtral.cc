@@ -21,10 +21,7 @@ Status build_mixtral(Builder& b, Network& network) {
   CADRE_TRY(want_bool(json, "norm_topk_prob", true));
   b.ignored_fields.emplace_back("router_jitter_noise");  // of training
 
-  // Files and adapters name the layer either way.
-  const bool stacked = b.loader.has("model.layers.0.mlp.experts.gate_up_proj");
-  const std::string layer_name = stacked ? "mlp" : "block_sparse_moe";
-  b.targets.part_aliases.emplace_back(stacked ? "block_sparse_moe" : "mlp", layer_name);
+  const std::string layer_name = sparse_layer_name(b, "experts.gate_up_proj");
 
   return build_decoder(b, network,
                        {.attention =

@@ -68,10 +68,9 @@ Status build_phimoe(Builder& b, Network& network) {
   b.ignored_fields.emplace_back("input_jitter_noise");  // of training
   CADRE_ASSIGN(const bool head_bias, json.get_bool_or("lm_head_bias", false));
 
-  // Files and adapters name the layer either way.
-  const bool v5 = b.loader.has("model.layers.0.mlp.router.weight");
-  const std::string layer_name = v5 ? "mlp" : "block_sparse_moe", router = v5 ? "router" : "gate";
-  b.targets.part_aliases.emplace_back(v5 ? "block_sparse_moe" : "mlp", layer_name);
+  const std::string layer_name = sparse_layer_name(b, "router.weight");
+  const bool v5 = layer_name == "mlp";
+  const std::string router = v5 ? "router" : "gate";
 
   return build_decoder(b, network,
                        {.attention =

@@ -150,7 +150,7 @@ std::vector<Json::Unasked> Json::unasked() const {
 void Json::add_unasked(std::vector<std::string>& path, std::vector<Unasked>& out) const {
   std::size_t index = 0;
   for (const Json& item : items()) {
-    path.push_back(std::to_string(index++));
+    path.push_back("[" + std::to_string(index++) + "]");
     item.add_unasked(path, out);
     path.pop_back();
   }

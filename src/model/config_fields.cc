@@ -79,7 +79,7 @@ bool says_nothing(std::string_view name, const Json& value) {
 
 std::string joined(std::span<const std::string> path) {
   std::string text;
-  for (const std::string& key : path) text += (text.empty() ? "" : ".") + key;
+  for (const std::string& key : path) text += (text.empty() || key.starts_with('[') ? "" : ".") + key;
   return text;
 }
 
@@ -114,11 +114,15 @@ std::string suggestion(const Json& config, const std::vector<Json::Unasked>& unk
   Json overrides = Json::object({});
   for (const Json::Unasked& field : unknown) {
     const std::string& top = field.path.front();
-    if (field.path.size() == 1 || is_nested_config(top)) {
-      overrides = with_null(overrides, field.path);
+    // Of a list, all.
+    const auto item =
+        std::find_if(field.path.begin() + 1, field.path.end(), [](const auto& key) { return key[0] == '['; });
+    const std::span<const std::string> path(field.path.begin(), item);
+    if (path.size() == 1 || is_nested_config(top)) {
+      overrides = with_null(overrides, path);
     } else {  // an object is replaced as a whole
       const Json* now = overrides.find(top) != nullptr ? overrides.find(top) : config.find(top);
-      overrides = overrides.with(top, without(*now, std::span(field.path).subspan(1)));
+      overrides = overrides.with(top, without(*now, path.subspan(1)));
     }
   }
   constexpr std::size_t kLongest = 1000;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "io/checkpoint.h"
+#include "model/config_fields.h"
 #include "model/families/family.h"
 #include "model/rope_config.h"
 
@@ -81,6 +82,9 @@ void try_family(const Family& family, const ModelConfig& config) {
       if (!status.ok()) {
         require(!status.message().empty());
         continue;
+      }
+      if (const Status known = refuse_unknown_fields(config, builder.ignored_fields); !known.ok()) {
+        require(known.message().find("--hf-overrides") != std::string::npos);
       }
       require(builder.targets.layers > 0 && !network.blocks.empty() && std::isfinite(network.final_norm.eps));
       for (const MoeLayer& layer : builder.moe_layers) {

@@ -302,10 +302,10 @@ TEST(JsonWatched, RemembersWhatWasLookedUp) {
   EXPECT_FALSE(b.has("a"));  // of another object
   EXPECT_THAT(b.get_object("d"), Succeeds());
   EXPECT_THAT(again.get_array("f"), Succeeds());
-  EXPECT_EQ(unasked(again), (Names{"b.d.e = 3", "f.0.g = 4"}));
+  EXPECT_EQ(unasked(again), (Names{"b.d.e = 3", "f.[0].g = 4"}));
   EXPECT_EQ(again.unasked()[0].where, "test.json: field 'b.d.e'");
   for (const auto& [key, value] : b.find("d")->members()) EXPECT_EQ(key, "e");
-  EXPECT_EQ(unasked(again), (Names{"f.0.g = 4"}));
+  EXPECT_EQ(unasked(again), (Names{"f.[0].g = 4"}));
   EXPECT_EQ(unasked(plain.watched()).size(), 4u);  // each copy for itself
 }
 

@@ -87,6 +87,25 @@ class LoadedExperts final : public ExpertWeights {
     dequantised_.reset();
   }
 
+  void drop_pages(int e) const override {
+    const Expert& x = at(e);
+    for (const Part& part : {x.gate, x.up, x.down}) {
+      if (part.source < 0) continue;
+      const Source& source = sources_[static_cast<std::size_t>(part.source)];
+      if (source.quantised) {
+        const std::lock_guard lock(mutex_);
+        // Not where someone was given the owner: it may have views of any expert.
+        if (dequantised_.use_count() == 1) dequantised_->matrices.erase({part.source, source.stacked ? e : 0});
+      }
+      if (source.stacked) continue;  // its other experts are in use
+      if (source.quantised) {
+        source.quantised->drop_pages();
+      } else if (const TensorInfo* tensor = checkpoint_->find(source.key)) {
+        checkpoint_->drop_pages(*tensor);
+      }
+    }
+  }
+
  private:
   const Expert& at(int e) const { return experts_[static_cast<std::size_t>(e)]; }
 

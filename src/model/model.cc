@@ -54,12 +54,13 @@ std::map<int, std::string> backend_by_layer(const std::vector<LayerSelection>& s
   return out;
 }
 
-// What a packed copy of one layer's experts takes beyond the pages that it replaces, on this rank.
-std::int64_t beside_source(const MoeAdmission& admission) {
+// What a packed copy of one layer's experts takes beyond the pages that it replaces, on this rank. Made weights are not
+// read again, so they stay.
+std::int64_t beside_source(const MoeAdmission& admission, WeightOrigin weights) {
   const LayerSpec& spec = admission.spec();
   const Deployment& deployment = admission.deployment();
   const std::int64_t packed = admission.backend().prepared_bytes(spec, deployment);
-  if (packed == 0) return 0;
+  if (packed == 0 || weights != WeightOrigin::kFiles) return packed;
   const std::int64_t element = spec.weights.type == WeightType::kF32 ? 4 : 2;
   return packed - element * (spec.activation.gated ? 3 : 2) * experts_per_rank(spec, deployment) * spec.expert_width() *
                       intermediate_per_rank(spec, deployment);
@@ -246,7 +247,7 @@ Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOpti
                  gate.select(group.spec, group.deployment, options.policy).with_context(where));
     // Again, with a model in use: its packed copies stay until the exchange, and the source's pages are long dropped.
     const std::int64_t bytes = selections_.empty()
-                                   ? beside_source(foreseen.admission)
+                                   ? beside_source(foreseen.admission, options_.weights)
                                    : foreseen.admission.backend().prepared_bytes(group.spec, group.deployment);
     extra += static_cast<std::int64_t>(group.layers.size()) * bytes;
   }
@@ -262,7 +263,8 @@ Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOpti
       return std::move(chosen).status().with_context("MoE layer " + std::to_string(group.layers.front()));
     }
     const bool packs = chosen->first.backend().prepared_bytes(group.spec, group.deployment) > 0;
-    prepared.packed_bytes += static_cast<std::int64_t>(group.layers.size()) * beside_source(chosen->first);
+    prepared.packed_bytes +=
+        static_cast<std::int64_t>(group.layers.size()) * beside_source(chosen->first, options_.weights);
     for (MoeLayer& layer : builder_->moe_layers) {
       if (std::find(group.layers.begin(), group.layers.end(), layer.layer) == group.layers.end()) continue;
       std::unique_ptr<Experts> experts = std::move(chosen->second);  // of the first layer; empty for the others

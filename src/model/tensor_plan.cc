@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "model/config_fields.h"
 
 namespace cadre {
 namespace {
@@ -134,6 +135,7 @@ Result<TensorPlan> plan_tensors(const ModelConfig& config, const std::string& ca
   Network network;
   builder.targets.model_type = config.model_type;
   CADRE_TRY(family->build(builder, network));
+  CADRE_TRY(refuse_unknown_fields(config, builder.ignored_fields));
   plan.targets = std::move(builder.targets);
   for (const MoeLayer& layer : builder.moe_layers) plan.moe_layers.emplace_back(layer.layer, layer.spec);
   plan.states = std::move(builder.states);

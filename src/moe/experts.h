@@ -26,6 +26,8 @@ class ExpertWeights {
   virtual std::string tensor_name(Projection, int /*expert*/) const { return "an expert's matrix"; }
   // The mapped pages are not needed for now: a backend has a copy of its own. They are read again where they are.
   virtual void drop_pages() const {}
+  // The same of one expert, for a backend that copies one after another: views of its matrices end here.
+  virtual void drop_pages(int /*expert*/) const {}
 };
 
 // The part of a layer that this rank holds: a slice of every expert's intermediate width, or whole experts.

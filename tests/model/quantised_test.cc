@@ -405,6 +405,39 @@ TEST(Quantised, ExpertsAreReadWhenAskedFor) {
   EXPECT_THAT(Model::load(options), FailsWith(Code::kInvalidFile, "experts.9.down_proj.weight"));
 }
 
+// An expert that was dropped comes again with the same numbers, and is not taken from someone who holds the owner.
+TEST(Quantised, DroppedExpertsComeAgain) {
+  const TempDir dir;
+  fp8("deepseek_v3", 128, 128, DType::kF32).quantised.write(dir.path());
+  const Result<ModelConfig> config = read_model_config(dir.path().string());
+  ASSERT_THAT(config, Succeeds());
+  Result<std::shared_ptr<Checkpoint>> checkpoint = Checkpoint::open(dir.path());
+  ASSERT_THAT(checkpoint, Succeeds());
+  WeightLoader loader(*checkpoint, make_cpu_device(), false, config->quantisation);
+  LayerSpec spec;
+  spec.experts = 16;
+  spec.hidden = static_cast<int>(config->hidden);
+  spec.intermediate = static_cast<int>(config->json.get_int("moe_intermediate_size").value());
+  const ExpertNames names{
+      .module = "model.layers.1.mlp.experts", .gate = "gate_proj", .up = "up_proj", .down = "down_proj"};
+  Result<OpenedExperts> opened = open_expert_weights(loader, names, spec);
+  ASSERT_THAT(opened, Succeeds());
+  const ExpertWeights& experts = *opened->weights;
+  const auto numbers = [](const View& v) {
+    const auto* first = static_cast<const std::uint16_t*>(v.data);
+    return std::vector<std::uint16_t>(first, first + v.elements());
+  };
+  const std::vector<std::uint16_t> before = numbers(experts.up(3).value());
+  experts.drop_pages(3);
+  EXPECT_EQ(numbers(experts.up(3).value()), before);
+  const std::shared_ptr<const void> owner = experts.owner();
+  const View held = experts.up(3).value();
+  experts.drop_pages(3);
+  experts.drop_pages();
+  EXPECT_EQ(numbers(held), before);
+  EXPECT_NE(experts.up(3).value().data, held.data);
+}
+
 class Damaged : public testing::Test {
  protected:
   Status load(const ModelFiles& files) {

@@ -64,6 +64,7 @@ class CpuVectorExperts final : public Experts {
       if (layer_.gated()) CADRE_TRY(put(kGatePart, weights.gate(expert), 0, layer_.width));
       CADRE_TRY(put(kUpPart, weights.up(expert), 0, layer_.width));
       CADRE_TRY(put(kDownPart, weights.down(expert), 1, layer_.padded));
+      weights.drop_pages(expert);  // a layer of a large model is tens of GiB
     }
     const AdapterDemand& demand = admission_.deployment().adapters;
     if (demand.any()) {

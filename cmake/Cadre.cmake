@@ -15,9 +15,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_package(Threads REQUIRED)
 
-# Precompiled headers make a whole build shorter, and are in the way of ccache, which makes later ones shorter.
+# Precompiled headers make a whole build shorter. They are in the way of ccache, which makes later ones shorter, and of
+# whoever looks at the includes.
 set(pch ON)
-if(CMAKE_CXX_COMPILER_LAUNCHER OR CADRE_FUZZ)
+if(CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_CLANG_TIDY OR CADRE_FUZZ)
   set(pch OFF)
 endif()
 option(CADRE_PCH "precompile headers of tests and of code that is not optimised" ${pch})

@@ -1,5 +1,5 @@
-// What most files of cold code include, directly or by a header of ours. Files still name what they use: a build without
-// CADRE_PCH does not see this.
+// What most files of cold code include, directly or by a header of ours. Files still name what they use: a build
+// without CADRE_PCH does not see this.
 #pragma once
 
 #include <algorithm>

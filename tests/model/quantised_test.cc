@@ -3,6 +3,7 @@
 #include <cadre/engine.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -35,16 +36,27 @@ float e2m1(int code) {
   return code & 8 ? -magnitude : magnitude;
 }
 
-// The code whose value is nearest.
-template <class Value>
-int nearest_code(float x, int codes, int skip, const Value& value) {
-  int best = 0;
-  for (int code = 0; code < codes; ++code) {
-    if ((code & skip) == skip) continue;
-    if (std::abs(value(code) - x) < std::abs(value(best) - x)) best = code;
+// Finds the code whose value is nearest.
+class NearestCode {
+ public:
+  // Codes with all bits of `skip` stand for no number.
+  NearestCode(int codes, int skip, float (*value)(int)) {
+    for (int code = 0; code < codes; ++code) {
+      if ((code & skip) != skip) values_.emplace_back(value(code), code);
+    }
+    std::sort(values_.begin(), values_.end());
   }
-  return best;
-}
+  int operator()(float x) const {
+    auto above = std::lower_bound(values_.begin(), values_.end(), std::pair(x, 0));
+    if (above == values_.end()) return values_.back().second;
+    if (above == values_.begin()) return above->second;
+    const auto below = std::prev(above);
+    return x - below->first < above->first - x ? below->second : above->second;
+  }
+
+ private:
+  std::vector<std::pair<float, int>> values_;
+};
 
 template <class T>
 HostTensor host(DType dtype, std::vector<std::int64_t> shape, const std::vector<T>& values) {
@@ -68,6 +80,7 @@ Json fp8_config(std::int64_t rows, std::int64_t columns) {
 Pair fp8(const std::string& model, std::int64_t block_rows, std::int64_t block_columns, DType scale_dtype) {
   Pair out{ModelFiles::read(golden_dir(model)), ModelFiles::read(golden_dir(model))};
   out.quantised.set("quantization_config", fp8_config(block_rows, block_columns));
+  const NearestCode nearest(256, 0x7f, e4m3);
   std::vector<std::string> names;
   for (const auto& [name, tensor] : out.plain.tensors) {
     const bool expert = name.find(".experts.") != std::string::npos;  // named w1, w2, w3 in some families
@@ -96,8 +109,7 @@ Pair fp8(const std::string& model, std::int64_t block_rows, std::int64_t block_c
     }
     std::vector<std::uint8_t> codes;
     for (std::int64_t i = 0; i < n; ++i) {
-      codes.push_back(
-          static_cast<std::uint8_t>(nearest_code(values[static_cast<std::size_t>(i)] / scale(i), 256, 0x7f, e4m3)));
+      codes.push_back(static_cast<std::uint8_t>(nearest(values[static_cast<std::size_t>(i)] / scale(i))));
       plain.push_back(to_bf16(e4m3(codes.back()) * scale(i)).bits);
     }
     out.quantised.tensors[name] = host(DType::kF8E4M3, {rows, columns}, codes);
@@ -112,6 +124,7 @@ Pair fp8(const std::string& model, std::int64_t block_rows, std::int64_t block_c
 // gpt-oss with its inner width raised to what MXFP4 divides, and its experts quantised.
 Pair mxfp4() {
   constexpr std::int64_t kInner = 64;
+  const NearestCode nearest(16, 16, e2m1);
   Pair out{ModelFiles::read(golden_dir("gpt_oss")), ModelFiles::read(golden_dir("gpt_oss"))};
   for (ModelFiles* files : {&out.quantised, &out.plain}) files->set("intermediate_size", Json(kInner));
   out.quantised.set(
@@ -139,7 +152,7 @@ Pair mxfp4() {
           const int exponent = std::ilogb(most) - 2;
           scales.push_back(static_cast<std::uint8_t>(exponent + 127));
           for (std::int64_t c = begin; c < begin + 32; ++c) {
-            const int code = nearest_code(std::ldexp(value(c), -exponent), 16, 16, e2m1);
+            const int code = nearest(std::ldexp(value(c), -exponent));
             if (c % 2 == 0) packed.push_back(0);
             packed.back() |= static_cast<std::uint8_t>(c % 2 == 0 ? code : code << 4);
             plain[static_cast<std::size_t>((e * columns + c) * rows + r)] =

@@ -4,7 +4,6 @@ cadre_test(chat_template SOURCES chat_template_test.cc chat_template_error_test.
   LABELS input)
 
 add_executable(chat_template_render chat_template_render.cc)
-cadre_cold(chat_template_render test)
 target_link_libraries(chat_template_render PRIVATE cadre_options cadre_text nlohmann_json::nlohmann_json)
 
 find_package(Python3 COMPONENTS Interpreter)

@@ -8,7 +8,9 @@
 
 #include "base/result.h"
 #include "cli/hf_cache.h"
+#include "cli/output.h"
 #include "model/config.h"
+#include "model/config_overrides.h"
 #include "model/families/family.h"
 #include "synth/model_folder.h"
 #include "synth/model_spec.h"
@@ -100,9 +102,11 @@ Status read_dummy(const Flags& flags, const Environment& environment, EngineOpti
     engine->model_dir = source.string();
     return {};
   }
-  if (layers) {
-    CADRE_ASSIGN(config, cut_layers(config, *layers));
-  }
+  // The folder's config has the overrides in it; a wrapper's would not fit its text part.
+  CADRE_ASSIGN(const Json overrides, parse_overrides(engine->hf_overrides));
+  if (!overrides.members().empty()) note("note: " + overrides_note(config, overrides));
+  CADRE_ASSIGN(config, synth_config(config, engine->hf_overrides, layers));
+  engine->hf_overrides.clear();
   CADRE_ASSIGN(const fs::path folder, make_folder(name));
   CADRE_TRY(write_synth_texts(config, folder, /*tokenizer=*/!has_tokenizer));
   for (const char* file : kTokenizerFiles) {

@@ -126,6 +126,7 @@ Result<Policy> read_policy(const Flags& flags, const Environment& environment, c
 
 Result<EngineOptions> read_engine(const Flags& flags, const Environment& environment, const char* default_policy) {
   EngineOptions engine;
+  CADRE_ASSIGN(engine.hf_overrides, read_overrides(flags));
   if (flags.kind("--dummy-weights") && flags.given("--dummy-weights")) {
     CADRE_TRY(read_dummy(flags, environment, &engine));
   } else {
@@ -134,7 +135,6 @@ Result<EngineOptions> read_engine(const Flags& flags, const Environment& environ
     }
     CADRE_ASSIGN(engine.model_dir, read_model(flags, environment));
   }
-  CADRE_ASSIGN(engine.hf_overrides, read_overrides(flags));
   CADRE_ASSIGN(engine.backend, read_policy(flags, environment, default_policy));
   std::optional<int> threads;
   CADRE_TRY(flags.number("--threads", &threads, 1, kMaxThreads));

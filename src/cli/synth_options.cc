@@ -27,6 +27,7 @@ void add_synth(Flags& flags) {
   flags.value("--spec", "FILE.json", "a checkpoint's config.json, as in examples/specs; only sizes and names count");
   flags.value("--family", "NAME", "a small model of this family, e.g. qwen3_moe, with all its structure");
   flags.value("--layers", "N", "the first N layers; default: all");
+  add_overrides(flags);
   flags.value("--seed", "N", "other numbers for another seed; default: 0");
   flags.group("Adapters");
   flags.value("--adapters", "N", "so many random PEFT adapters on all linear modules and experts; default: 0");
@@ -42,18 +43,15 @@ Result<Command> read_synth(const Flags& flags, const Environment&) {
   SynthOptions& o = synth.options;
   CADRE_ASSIGN(const std::string source, flags.exactly_one({"--spec", "--family"}));
   const std::string text = *flags.text(source);
-  if (source == "--spec") {
-    CADRE_ASSIGN(o.config, read_config_file(text));
-  } else {
-    Result<Json> config = small_family_config(text);
-    if (!config.ok()) return Status(Code::kInvalidArgument, "--family: " + config.status().message());
-    o.config = *std::move(config);
+  Result<Json> config = source == "--spec" ? read_config_file(text) : small_family_config(text);
+  if (!config.ok()) {
+    if (source == "--spec") return config.status();
+    return Status(Code::kInvalidArgument, "--family: " + config.status().message());
   }
   std::optional<std::int64_t> layers;
   CADRE_TRY(flags.number("--layers", &layers, 1, kMaxLayers));
-  if (layers) {
-    CADRE_ASSIGN(o.config, cut_layers(o.config, *layers));
-  }
+  CADRE_ASSIGN(const std::string overrides, read_overrides(flags));
+  CADRE_ASSIGN(o.config, synth_config(*config, overrides, layers));
   if (const auto seed = flags.text("--seed")) {
     CADRE_ASSIGN(o.seed, parse_seed("--seed", *seed));
   }

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/config_overrides.h"
 #include "model/families/family.h"
 
 namespace cadre {
@@ -62,6 +63,12 @@ Result<Json> small_family_config(std::string_view model_type) {
 Result<Json> read_config_file(const std::string& path) {
   CADRE_ASSIGN(const Json json, Json::parse_file(path));
   if (!json.is_object()) return error(Code::kInvalidFile, path, ": got ", describe(json), ", want an object");
+  return json;
+}
+
+namespace {
+
+Result<Json> text_part(const Json& json) {
   CADRE_ASSIGN(const ModelConfig config, parse_model_config(json));
   if (config.wrapper.empty()) return json;
   // What the outside says of the text part, where the inside does not.
@@ -76,6 +83,14 @@ Result<Json> read_config_file(const std::string& path) {
   members.emplace_back("model_type", config.model_type);
   if (config.tied_embeddings) members.emplace_back("tie_word_embeddings", *config.tied_embeddings);
   return Json::object(std::move(members));
+}
+
+}  // namespace
+
+Result<Json> synth_config(const Json& config, const std::string& hf_overrides, std::optional<std::int64_t> layers) {
+  CADRE_ASSIGN(const Json overrides, parse_overrides(hf_overrides));
+  CADRE_ASSIGN(const Json text, text_part(apply_overrides(config, overrides)));
+  return layers ? cut_layers(text, *layers) : text;
 }
 
 Result<Json> cut_layers(const Json& config, std::int64_t layers) {

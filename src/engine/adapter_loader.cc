@@ -36,10 +36,10 @@ std::optional<AdapterLoader::Done> AdapterLoader::take() {
   return done;
 }
 
-void AdapterLoader::wait(std::chrono::milliseconds most) {
-  if (!busy()) return;
+bool AdapterLoader::wait(std::chrono::milliseconds most) {
+  if (!busy()) return false;
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, most, [&] { return result_.has_value(); });
+  return changed_.wait_for(lock, most, [&] { return result_.has_value(); });
 }
 
 void AdapterLoader::run() {

@@ -30,8 +30,8 @@ class AdapterLoader {
   bool busy() const { return adapter_ != nullptr; }
   void start(AdapterRef adapter);  // not while busy
   std::optional<Done> take();      // nothing while it is still read
-  // Returns early once there is something to take, at once where nothing is read.
-  void wait(std::chrono::milliseconds most);
+  // Whether there is something to take, after so long at most; at once where nothing is read.
+  bool wait(std::chrono::milliseconds most);
 
  private:
   void run();

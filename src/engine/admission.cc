@@ -91,15 +91,16 @@ bool Scheduler::try_admit(Sequence& sequence) {
   return true;
 }
 
-// Another one of its flow is computing what this one begins with: choices of one request, or the same prompt asked
-// again. It starts from the cache once the other is through, instead of computing the same beside it.
+// An earlier one of its flow is computing what this one begins with: choices of one request, or the same prompt asked
+// again. It starts from the cache once the other is through, instead of computing the same beside it. Not a later one:
+// while such ones keep coming, it would wait for ever.
 bool Scheduler::may_start_from_twin(const Sequence& sequence) const {
   const Sequence::Ask& ask = sequence.ask();
   if (!options_.prefix_caching || keep_all_ || ask.prompt_logprobs) return false;
   const std::int64_t shared = (static_cast<std::int64_t>(sequence.ids().size()) - 1) / kPageSize * kPageSize;
   const auto beginning = sequence.ids().first(static_cast<std::size_t>(shared));
   return std::any_of(running_.begin(), running_.end(), [&](const Owned& other) {
-    return other->flow == sequence.flow && other->node != nullptr && !other->cancelled &&
+    return other->id() < sequence.id() && other->flow == sequence.flow && other->node != nullptr && !other->cancelled &&
            other->cached_pages * kPageSize < shared && other->prompt_tokens() >= shared &&
            other->ask().priority <= ask.priority && other->ask().adapter == ask.adapter &&
            other->ask().cache_salt == ask.cache_salt &&
@@ -142,18 +143,22 @@ void Scheduler::admit() {
       if (!room && starved == nullptr) starved = next;
       continue;
     }
-    if (may_start_from_twin(*next)) {
-      skip.sequences.insert(next);
-      continue;
-    }
+    Sequence* victim = nullptr;
     if (static_cast<int>(running_.size()) >= options_.max_sequences) {
-      Sequence* victim = yields_place(*next);
+      victim = yields_place(*next);
       if (victim == nullptr) {
         skip.flows[next->flow] = next->ask().priority;  // nor is there a place for its others
         continue;
       }
-      preempt(victim);
     }
+    if (may_start_from_twin(*next)) {
+      // With all others that wait for one, since each look for the next goes through all that wait.
+      for (const Owned& other : waiting_) {
+        if (other->flow == next->flow && may_start_from_twin(*other)) skip.sequences.insert(other.get());
+      }
+      continue;
+    }
+    if (victim != nullptr) preempt(victim);
     if (!try_admit(*next)) {
       // What cannot be read for one cannot be read for the others either.
       if (!broken_.empty() && broken_.back().sequence == next) {

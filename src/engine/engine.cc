@@ -157,7 +157,7 @@ Status Engine::Impl::open(EngineOptions o) {
   scheduling.max_sequences = options.max_num_seqs;
   scheduling.max_tokens = options.max_num_batched_tokens;
   scheduling.max_logit_rows = limits.max_logit_rows;
-  scheduling.prefix_caching = options.enable_prefix_caching;
+  scheduling.prefix_caching = memory.prefix_caching;
   loader = std::make_unique<AdapterLoader>(
       [this](const AdapterSource& source) { return adapters->read(runner->model(), source); });
   scheduler = std::make_unique<Scheduler>(scheduling, *runner, *adapters, *loader);
@@ -270,7 +270,7 @@ Result<std::vector<Event>> Engine::Impl::step() {
   finish(scheduler->broken());  // they hold no rows
   stalled = parts.empty() && events.empty() && !scheduler->idle();
   // Whoever calls again and again should not do so for nothing while an adapter is read, nor wait long for other calls.
-  if (stalled) loader->wait(std::chrono::milliseconds(2));
+  if (stalled && loader->wait(std::chrono::milliseconds(2))) stalled = false;
   if (!parts.empty()) {
     std::vector<RunItem> items;
     std::vector<std::int64_t> starts;

@@ -53,6 +53,7 @@ Result<MemoryPlan> plan_cache(const EngineOptions& o, const std::vector<StateSpe
   if (o.enable_prefix_caching && slot > 0) {
     plan.snapshots = static_cast<std::int32_t>(std::min<std::int64_t>(budget / 4 / slot, 4 * o.max_num_seqs));
   }
+  plan.prefix_caching = o.enable_prefix_caching && (slot == 0 || plan.snapshots > 0);
   const std::int64_t slots = (o.max_num_seqs + plan.snapshots) * slot;
   plan.max_model_len = o.max_model_len > 0 ? o.max_model_len : model_context;
   const std::int64_t for_one = (plan.max_model_len + kPageSize - 1) / kPageSize;

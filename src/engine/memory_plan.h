@@ -17,7 +17,8 @@ struct MemoryPlan {
   std::int64_t cache = 0;      // pages and slots
   std::int64_t workspace = 0;  // scratch memory of one batch
   std::int64_t pages = 0;
-  std::int32_t snapshots = 0;  // of recurrent state, for the prefix cache
+  std::int32_t snapshots = 0;   // of recurrent state, for the prefix cache
+  bool prefix_caching = false;  // asked for, and of use: recurrent layers start from a snapshot only
   std::int64_t max_model_len = 0;
   std::string note;  // a limit that was lowered to fit
   std::int64_t total() const { return weights + adapters + cache + workspace; }

@@ -25,6 +25,32 @@ TEST(MemoryPlan, PagesForEverySequenceAsFarAsTheBudgetGoes) {
   EXPECT_EQ(plan->max_model_len, 100);
 }
 
+// Recurrent layers start from snapshots alone: without room for any, looking for what is cached would be in vain.
+TEST(MemoryPlan, NoPrefixCacheWithoutSnapshots) {
+  const std::vector<StateSpec> hybrid = {
+      kAttention.front(),
+      {.kind = StateSpec::Kind::kRecurrent, .channels = 8, .width = 4, .heads = 2, .ssm_head_dim = 8, .state = 16}};
+  EngineOptions options;
+  options.max_num_seqs = 4;
+  auto plan = plan_cache(options, hybrid, 100);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_GT(plan->snapshots, 0);
+  EXPECT_TRUE(plan->prefix_caching);
+  options.kv_cache_memory = 4 * StatePool::slot_bytes(hybrid) + 7 * StatePool::page_bytes(hybrid);
+  plan = plan_cache(options, hybrid, 100);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->snapshots, 0);
+  EXPECT_EQ(plan->max_model_len, 100);
+  EXPECT_FALSE(plan->prefix_caching);
+  plan = plan_cache(options, kAttention, 100);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan->prefix_caching) << "attention needs no snapshots";
+  options.enable_prefix_caching = false;
+  plan = plan_cache(options, kAttention, 100);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_FALSE(plan->prefix_caching);
+}
+
 TEST(MemoryPlan, TheMachineHasMemory) { EXPECT_GT(available_memory(), std::int64_t{1} << 20); }
 
 }  // namespace

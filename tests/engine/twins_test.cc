@@ -56,6 +56,26 @@ TEST_P(Twins, OthersDoNotWait) {
   expect_all_returned(*engine);
 }
 
+// While shorter prompts of the same beginning keep coming, one that came before them is not kept waiting by them.
+TEST_P(Twins, LaterOnesAreNotWaitedFor) {
+  EngineOptions options = options_for(GetParam());
+  options.max_num_batched_tokens = 8;
+  options.max_num_seqs = 4;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  Answers answers;
+  std::uint32_t number = 0;
+  const auto shorter = [&] { return submit(*engine, choice(32, ++number)); };
+  for (int i = 0; i < 3; ++i) shorter();
+  const std::uint64_t longer = submit(*engine, choice(33, 0));
+  int steps = 0;
+  for (; answers[longer].ids.empty() && steps < 200; ++steps) {
+    shorter();
+    step(*engine, &answers, steps);
+  }
+  EXPECT_LT(steps, 100);
+}
+
 // The one that computes goes away half-way: the next takes over.
 TEST_P(Twins, TheOneThatComputesMayGo) {
   EngineOptions options = options_for(GetParam());

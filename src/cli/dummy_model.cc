@@ -9,9 +9,12 @@
 #include "base/result.h"
 #include "cli/hf_cache.h"
 #include "cli/output.h"
+#include "cli/signals.h"
+#include "cli/values.h"
 #include "model/config.h"
 #include "model/config_overrides.h"
 #include "model/families/family.h"
+#include "model/tensor_plan.h"
 #include "synth/model_folder.h"
 #include "synth/model_spec.h"
 
@@ -46,14 +49,22 @@ Folders& folders() {
 Result<fs::path> make_folder(const std::string& name) {
   std::error_code failure;
   const fs::path parent = fs::temp_directory_path(failure);
+  if (failure) {
+    const char* named = std::getenv("TMPDIR");
+    return error(Code::kInvalidArgument, "--dummy-weights: TMPDIR, '", named != nullptr ? named : "/tmp",
+                 "', is no folder: ", failure.message());
+  }
   std::string pattern = (parent / "cadre-dummy-XXXXXX").string();
-  if (failure || ::mkdtemp(pattern.data()) == nullptr) {
+  if (::mkdtemp(pattern.data()) == nullptr) {
     return error(Code::kInvalidArgument, "--dummy-weights: cannot create folder '", pattern,
-                 "': ", failure ? failure.message() : std::generic_category().message(errno),
-                 "; set TMPDIR to a folder that can be written");
+                 "': ", std::generic_category().message(errno), "; set TMPDIR to a folder that can be written");
   }
   folders().add(pattern);
   fs::path folder = fs::path(pattern) / name;
+  remove_at_signal((folder / "config.json").string());
+  for (const char* file : kTokenizerFiles) remove_at_signal((folder / file).string());
+  remove_at_signal(folder.string());
+  remove_at_signal(pattern);
   fs::create_directory(folder, failure);
   if (failure) {
     return error(Code::kInvalidArgument, "--dummy-weights: cannot create folder '", folder.string(),
@@ -84,7 +95,7 @@ Status read_dummy(const Flags& flags, const Environment& environment, EngineOpti
     CADRE_ASSIGN(config, small_family_config(text));
   } else {
     CADRE_ASSIGN(const std::string path, find_model("--model", text, hf_cache_dir(environment.variables)));
-    const bool is_file = fs::is_regular_file(path, ignored);
+    const bool is_file = fs::exists(path, ignored) && !fs::is_directory(path, ignored);
     if (!is_file) source = path;
     const fs::path file = is_file ? fs::path(path) : source / "config.json";
     if (!fs::exists(path, ignored)) {
@@ -94,8 +105,7 @@ Status read_dummy(const Flags& flags, const Environment& environment, EngineOpti
                    known);
     }
     CADRE_ASSIGN(config, read_config_file(file.string()));
-    name = is_file ? fs::path(path).stem().string() : fs::absolute(source).lexically_normal().filename().string();
-    if (name.empty()) name = "model";
+    name = is_file ? fs::path(path).stem().string() : folder_name(path);
   }
   const bool has_tokenizer = !source.empty() && fs::exists(source / "tokenizer.json", ignored);
   if (has_tokenizer && !layers) {
@@ -107,6 +117,9 @@ Status read_dummy(const Flags& flags, const Environment& environment, EngineOpti
   if (!overrides.members().empty()) note("note: " + overrides_note(config, overrides));
   CADRE_ASSIGN(config, synth_config(config, engine->hf_overrides, layers));
   engine->hf_overrides.clear();
+  // What is wrong with it is said of the file that the user named.
+  CADRE_ASSIGN(const ModelConfig parsed, parse_model_config(config));
+  CADRE_TRY(plan_tensors(parsed, text).status());
   CADRE_ASSIGN(const fs::path folder, make_folder(name));
   CADRE_TRY(write_synth_texts(config, folder, /*tokenizer=*/!has_tokenizer));
   for (const char* file : kTokenizerFiles) {
@@ -121,6 +134,9 @@ Status read_dummy(const Flags& flags, const Environment& environment, EngineOpti
   return {};
 }
 
-void drop_dummy_folders() { folders().drop(); }
+void drop_dummy_folders() {
+  folders().drop();
+  keep_at_signal();
+}
 
 }  // namespace cadre::cli

@@ -31,6 +31,9 @@ Status read_spec(const std::string& path, PlanOptions* plan) {
     plan->config_json = std::move(text);
     return {};
   }
+  if (const Result<Json> json = Json::parse(text, path); json.ok() && json->has("hidden_size")) {
+    return error(Code::kInvalidFile, json->where("model_type"), " is missing, want the name of a model family");
+  }
   Result<ModelSpec> spec = model_spec_from_json(text);
   // What is wrong with the text is wrong with the file here.
   if (!spec.ok()) return Status(Code::kInvalidFile, spec.status().message()).with_context(path);

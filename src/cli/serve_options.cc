@@ -133,8 +133,9 @@ Status read_adapters_and_names(const Flags& flags, const Environment& environmen
   std::vector<std::string>& names = serve->server.served_model_names;
   names = flags.all("--served-model-name");
   // A folder's whole path is nobody's business but the operator's.
-  const bool from_hub = serve->engine.model_dir != model;
-  if (names.empty()) names = {from_hub ? without_revision(model) : folder_name(model)};
+  std::error_code ignored;
+  const bool from_hub = !std::filesystem::exists(model, ignored) && is_hub_name(model);
+  if (names.empty()) names = {from_hub ? without_revision(model) : folder_name(serve->engine.model_dir)};
   std::vector<AdapterSource>& adapters = serve->engine.adapters;
   CADRE_ASSIGN(adapters, read_adapters(flags));
   for (const std::string& text : flags.all("--lora-modules")) {

@@ -46,7 +46,11 @@ Result<DType> config_dtype(const Json& json) {
 }
 
 bool TensorPlanner::has(const std::string& name) const {
-  if (name.ends_with("_blocks")) return quantises(name.substr(0, name.size() - 7));
+  constexpr std::string_view kBlocks = "_blocks";
+  if (name.ends_with(kBlocks)) {
+    return quantisation_.method == Quantisation::Method::kMxfp4 &&
+           quantises(name.substr(0, name.size() - kBlocks.size()));
+  }
   if (name == "lm_head.weight") return own_head_;
   return ends_with_any(name, family_.published);
 }
@@ -64,10 +68,12 @@ bool TensorPlanner::quantises(const std::string& name) const {
     case Quantisation::Method::kFp8:
       break;
   }
-  // Attention and experts; routers, norms, the embedding and the head stay as they are.
-  static constexpr std::array<std::string_view, 6> kMatrices = {
-      "_proj.weight", "_proj_with_mqa.weight", ".w1.weight", ".w2.weight", ".w3.weight", "_proj"};
-  return name.starts_with("model.layers.") && ends_with_any(name, kMatrices);
+  // Attention and experts; routers, norms, the embedding and the head stay as they are. Stacked ones have no ".weight".
+  static constexpr std::array<std::string_view, 5> kMatrices = {"_proj.weight", "_proj_with_mqa.weight", ".w1.weight",
+                                                                ".w2.weight", ".w3.weight"};
+  if (!name.starts_with("model.layers.")) return false;
+  return ends_with_any(name, kMatrices) || name.ends_with(".experts.down_proj") ||
+         (name.ends_with(".experts.gate_up_proj") && has(name));
 }
 
 Status TensorPlanner::add(Checkpoint& checkpoint, std::string name, DType dtype, std::vector<std::int64_t> shape) {

@@ -14,20 +14,19 @@
 namespace cadre {
 namespace {
 
-using Entries = std::vector<SafetensorsWriter::Entry>;
 using Shape = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMaxRank = 65536;
 
 struct Writer {
-  Entries entries;
-  std::set<std::string> modules, parameters;  // of the config
+  AdapterTensors tensors;
   std::int64_t rank = 0;
 
   void add(const std::string& module, std::string_view part, Shape shape) {
     std::uint64_t bytes = 2;
     for (const std::int64_t size : shape) bytes *= static_cast<std::uint64_t>(size);
-    entries.push_back(
+    tensors.bytes += bytes;
+    tensors.entries.push_back(
         {"base_model.model." + module + "." + std::string(part) + ".weight", DType::kBF16, std::move(shape), bytes});
   }
   void pair(const std::string& module, Shape a, Shape b) {
@@ -44,8 +43,8 @@ void stacked(Writer& w, const ExpertsTarget& t) {
   const std::int64_t all = w.rank * t.experts, up = t.intermediate * (t.gated ? 2 : 1);
   w.pair(t.module + ".base_layer", {all, t.width}, {up, all});
   w.pair(t.module, {all, t.intermediate}, {t.width, all});
-  w.parameters.insert(std::string(last_part(t.module)) + "." + t.stacked_up_name);
-  w.parameters.insert(std::string(last_part(t.module)) + "." + t.stacked_down_name);
+  w.tensors.parameters.insert(std::string(last_part(t.module)) + "." + t.stacked_up_name);
+  w.tensors.parameters.insert(std::string(last_part(t.module)) + "." + t.stacked_down_name);
 }
 
 void per_expert(Writer& w, const ExpertsTarget& t) {
@@ -56,7 +55,7 @@ void per_expert(Writer& w, const ExpertsTarget& t) {
     w.plain(expert + t.down_name, t.intermediate, t.width);
   }
   for (const std::string& name : {t.gate_name, t.up_name, t.down_name}) {
-    if (!name.empty()) w.modules.insert(name);
+    if (!name.empty()) w.tensors.modules.insert(name);
   }
 }
 
@@ -66,7 +65,7 @@ void packed(Writer& w, const ExpertsTarget& t, const std::array<std::string, 3>&
   const std::int64_t e = t.experts, r = w.rank;
   const auto put = [&](const std::string& name, std::int64_t in, std::int64_t out) {
     w.pair(t.module + "." + name, {e, r, in}, {e, out, r});
-    w.modules.insert(name);
+    w.tensors.modules.insert(name);
   };
   if (!names[0].empty()) put(names[0], t.width, t.intermediate * (gate_with_up ? 2 : 1));
   if (!names[1].empty()) put(names[1], t.width, t.intermediate);
@@ -125,28 +124,28 @@ Status check_adapter_layout(const std::string& name) {
   return error(Code::kInvalidArgument, "--layout is '", name, "', want one of: ", known);
 }
 
-Status write_synth_adapter(const std::filesystem::path& folder, const AdapterTargets& targets,
-                           const SynthAdapter& adapter) {
-  CADRE_TRY(check_adapter_layout(adapter.layout));
-  const Layout* layout = find_layout(adapter.layout);
-  if (adapter.rank < 1 || adapter.rank > kMaxRank) {
-    return error(Code::kInvalidArgument, "--rank is ", adapter.rank, ", want 1 to ", kMaxRank);
-  }
+Result<AdapterTensors> adapter_tensors(const AdapterTargets& targets, int rank, const std::string& layout) {
+  CADRE_TRY(check_adapter_layout(layout));
+  if (rank < 1 || rank > kMaxRank) return error(Code::kInvalidArgument, "--rank is ", rank, ", want 1 to ", kMaxRank);
   Writer w;
-  w.rank = adapter.rank;
+  w.rank = rank;
   for (const DenseTarget& t : targets.dense) {
     if (t.embedding || t.tied || t.module == "lm_head" || is_router(t.module)) continue;
     w.plain(t.module, t.in, t.out);
-    w.modules.insert(std::string(last_part(t.module)));
+    w.tensors.modules.insert(std::string(last_part(t.module)));
   }
-  for (const ExpertsTarget& t : targets.experts) layout->add(w, t);
+  for (const ExpertsTarget& t : targets.experts) find_layout(layout)->add(w, t);
+  return std::move(w.tensors);
+}
 
+Status write_synth_adapter(const std::filesystem::path& folder, const AdapterTensors& tensors,
+                           const SynthAdapter& adapter, const std::function<Status(std::uint64_t bytes)>& wrote) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) {
     return error(Code::kInvalidArgument, "cannot create folder '", folder.string(), "': ", failure.message());
   }
-  CADRE_TRY(write_random_file(folder / "adapter_model.safetensors", w.entries, adapter.seed));
+  CADRE_TRY(write_random_file(folder / "adapter_model.safetensors", tensors.entries, adapter.seed, wrote));
   const auto list = [](const std::set<std::string>& names) {
     return names.empty() ? Json() : Json::array(std::vector<std::string>(names.begin(), names.end()));
   };
@@ -162,8 +161,8 @@ Status write_synth_adapter(const std::filesystem::path& folder, const AdapterTar
                                     {"fan_in_fan_out", false},
                                     {"use_rslora", false},
                                     {"use_dora", false},
-                                    {"target_modules", list(w.modules)},
-                                    {"target_parameters", list(w.parameters)}});
+                                    {"target_modules", list(tensors.modules)},
+                                    {"target_parameters", list(tensors.parameters)}});
   return write_text_file(folder / "adapter_config.json", config.dump({.indent = 2}) + "\n");
 }
 

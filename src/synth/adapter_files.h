@@ -3,17 +3,28 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "io/safetensors.h"
 #include "lora/canonical.h"
 
 namespace cadre {
 
+// What the file of an adapter holds: the same for all of one rank and layout.
+struct AdapterTensors {
+  std::vector<SafetensorsWriter::Entry> entries;
+  std::uint64_t bytes = 0;
+  std::set<std::string> modules, parameters;  // of adapter_config.json
+};
+// Every linear module but routers and the head (as PEFT's "all-linear"), and the experts of every MoE layer, in
+// bfloat16. Refuses a layout of another name and a rank below 1.
+Result<AdapterTensors> adapter_tensors(const AdapterTargets& targets, int rank, const std::string& layout);
+
 struct SynthAdapter {
-  std::string name;
   int rank = 16;
-  std::string layout;  // of adapter_layouts()
   std::uint64_t seed = 0;
   std::string base_model;  // for base_model_name_or_path
 };
@@ -24,10 +35,9 @@ const std::vector<std::string>& adapter_layouts();
 // An unknown name lists the known.
 Status check_adapter_layout(const std::string& name);
 
-// Writes folder/adapter_config.json and adapter_model.safetensors: lora_A and lora_B, bfloat16, for every linear module
-// but routers and the head (as PEFT's "all-linear"), and for the experts of every MoE layer. lora_alpha is the rank.
-// Refuses a layout of another name and a rank below 1.
-Status write_synth_adapter(const std::filesystem::path& folder, const AdapterTargets& targets,
-                           const SynthAdapter& adapter);
+// Writes folder/adapter_config.json and adapter_model.safetensors. lora_alpha is the rank. `wrote`: as of
+// write_random_file.
+Status write_synth_adapter(const std::filesystem::path& folder, const AdapterTensors& tensors,
+                           const SynthAdapter& adapter, const std::function<Status(std::uint64_t bytes)>& wrote = {});
 
 }  // namespace cadre

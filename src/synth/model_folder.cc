@@ -44,39 +44,60 @@ std::vector<Shard> divide(const Checkpoint& plan, std::uint64_t most) {
   return shards;
 }
 
-Status prepare_folder(const fs::path& out, std::uint64_t bytes) {
-  std::error_code failure;
-  fs::create_directories(out, failure);
-  if (failure || !fs::is_directory(out, failure)) {
-    return error(Code::kInvalidArgument, "--out: cannot create folder '", out.string(), "'",
-                 failure ? ": " + failure.message() : ", a file is in its place");
-  }
-  for (const fs::directory_entry& entry : fs::directory_iterator(out, failure)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "config.json" || name.ends_with(".safetensors") || name == "model.safetensors.index.json") {
-      return error(Code::kInvalidArgument, "--out: '", out.string(), "' holds a model already (", name,
-                   "); name another folder, or remove it first");
-    }
-  }
-  const fs::space_info space = fs::space(out, failure);
-  if (!failure && space.available < bytes) {
-    return error(Code::kLimitExceeded, "--out: the model takes ", bytes >> 20, " MiB, and the disk of '", out.string(),
-                 "' has ", space.available >> 20, " MiB left; use fewer layers (--layers), or another disk");
-  }
-  return {};
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto size = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", size, kUnits[unit]);
+  return text;
 }
 
-// Removes the weights again where anything after them fails.
-struct Weights {
-  const fs::path& out;
-  const std::vector<Shard>& shards;
-  bool keep = false;
-  ~Weights() {
-    if (keep) return;
+// The folder, which was empty or not there. Where the model is not completed, it is so again.
+class OutFolder {
+ public:
+  explicit OutFolder(fs::path path) : path_(std::move(path)) {}
+  ~OutFolder() {
+    if (!ours_) return;
     std::error_code ignored;
-    for (const Shard& shard : shards) fs::remove(out / shard.file, ignored);
-    fs::remove(out / "model.safetensors.index.json", ignored);
+    std::vector<fs::path> inside;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path_, ignored)) inside.push_back(entry.path());
+    for (const fs::path& path : inside) fs::remove_all(path, ignored);
+    if (made_) fs::remove(path_, ignored);
   }
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+
+  Status prepare(std::uint64_t bytes) {
+    std::error_code failure;
+    made_ = fs::create_directories(path_, failure);
+    if (failure || !fs::is_directory(path_, failure)) {
+      return error(Code::kInvalidArgument, "--out: cannot create folder '", path_.string(), "'",
+                   failure ? ": " + failure.message() : ", a file is in its place");
+    }
+    const fs::directory_iterator first(path_, failure);
+    if (failure) {
+      return error(Code::kInvalidArgument, "--out: cannot read folder '", path_.string(), "': ", failure.message());
+    }
+    if (first != fs::directory_iterator()) {
+      return error(Code::kInvalidArgument, "--out: '", path_.string(), "' is not empty (it holds ",
+                   first->path().filename().string(), "); name another folder, or empty it first");
+    }
+    ours_ = true;
+    const fs::space_info space = fs::space(path_, failure);
+    if (!failure && space.available < bytes) {
+      return error(Code::kLimitExceeded, "--out: the model takes ", size_text(bytes),
+                   " with its adapters, and the disk of '", path_.string(), "' has ", size_text(space.available),
+                   " left; use fewer layers (--layers), or another disk");
+    }
+    return {};
+  }
+  void keep() { ours_ = false; }
+
+ private:
+  fs::path path_;
+  bool made_ = false, ours_ = false;
 };
 
 std::string index_text(const std::vector<Shard>& shards, std::uint64_t bytes) {
@@ -90,9 +111,10 @@ std::string index_text(const std::vector<Shard>& shards, std::uint64_t bytes) {
          "\n";
 }
 
-Status write_tokenizer(const ModelConfig& config, const fs::path& folder) {
-  CADRE_ASSIGN(const auto files, make_tokenizer_files(config));
-  for (const auto& [name, text] : files) CADRE_TRY(write_text_file(folder / name, text));
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+Status write_texts(const Texts& texts, const fs::path& folder) {
+  for (const auto& [name, text] : texts) CADRE_TRY(write_text_file(folder / name, text));
   return {};
 }
 
@@ -105,45 +127,53 @@ Status write_config(const Json& config, const fs::path& folder) {
 
 Result<SynthReport> write_synth_model(const SynthOptions& o) {
   CADRE_ASSIGN(const ModelConfig config, parse_model_config(o.config));
-  CADRE_ASSIGN(const TensorPlan plan, plan_tensors(config, o.out.string()));
+  CADRE_ASSIGN(const TensorPlan plan, plan_tensors(config, "the model"));
+  CADRE_ASSIGN(const Texts texts, make_tokenizer_files(config));
+  AdapterTensors tensors;
+  if (o.adapters > 0) {
+    CADRE_ASSIGN(tensors, adapter_tensors(plan.targets, o.adapter_rank, o.adapter_layout));
+  }
   SynthReport report;
   report.bytes = plan.checkpoint->tensor_bytes();
   report.tensors = plan.checkpoint->tensor_count();
   report.moe_layers = static_cast<int>(plan.moe_layers.size());
   const std::vector<Shard> shards = divide(*plan.checkpoint, o.max_shard_bytes);
   report.shards = static_cast<int>(shards.size());
-  CADRE_TRY(prepare_folder(o.out, report.bytes));
+  const std::uint64_t all = report.bytes + static_cast<std::uint64_t>(o.adapters) * tensors.bytes;
+  OutFolder out(o.out);
+  CADRE_TRY(out.prepare(all));
 
-  Weights weights{o.out, shards};
   std::uint64_t done = 0;
-  for (const Shard& shard : shards) {
-    CADRE_TRY(write_random_file(o.out / shard.file, shard.entries, o.seed, [&](std::uint64_t bytes) {
-      done += bytes;
-      return o.progress ? o.progress(done, report.bytes) : Status{};
-    }));
-  }
+  const auto wrote = [&](std::uint64_t bytes) {
+    done += bytes;
+    return o.progress ? o.progress(done, all) : Status{};
+  };
+  for (const Shard& shard : shards) CADRE_TRY(write_random_file(o.out / shard.file, shard.entries, o.seed, wrote));
   if (shards.size() > 1) {
     CADRE_TRY(write_text_file(o.out / "model.safetensors.index.json", index_text(shards, report.bytes)));
   }
-  CADRE_TRY(write_tokenizer(config, o.out));
+  CADRE_TRY(write_texts(texts, o.out));
+  fs::path base = fs::absolute(o.out).lexically_normal();
+  if (!base.has_filename()) base = base.parent_path();
   for (int i = 0; i < o.adapters; ++i) {
     const fs::path folder = o.out / "adapters" / ("adapter_" + std::to_string(i));
-    CADRE_TRY(write_synth_adapter(folder, plan.targets,
-                                  {.name = folder.filename().string(),
-                                   .rank = o.adapter_rank,
-                                   .layout = o.adapter_layout,
-                                   .seed = o.seed + 1 + static_cast<std::uint64_t>(i),
-                                   .base_model = fs::absolute(o.out).filename().string()}));
+    const SynthAdapter adapter{.rank = o.adapter_rank,
+                               .seed = o.seed + 1 + static_cast<std::uint64_t>(i),
+                               .base_model = base.filename().string()};
+    CADRE_TRY(write_synth_adapter(folder, tensors, adapter, wrote));
     report.adapters.push_back(folder.string());
   }
   CADRE_TRY(write_config(o.config, o.out));
-  weights.keep = true;
+  out.keep();
   return report;
 }
 
 Status write_synth_texts(const Json& json, const fs::path& folder, bool tokenizer) {
   CADRE_ASSIGN(const ModelConfig config, parse_model_config(json));
-  if (tokenizer) CADRE_TRY(write_tokenizer(config, folder));
+  if (tokenizer) {
+    CADRE_ASSIGN(const Texts texts, make_tokenizer_files(config));
+    CADRE_TRY(write_texts(texts, folder));
+  }
   return write_config(json, folder);
 }
 

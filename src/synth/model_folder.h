@@ -35,7 +35,7 @@ struct SynthReport {
 
 // Writes the weights in the family's published layout (model.safetensors, or shards with an index), then tokenizer and
 // adapters, and config.json last, so that a folder that is not complete is no model. Memory stays at a few MiB whatever
-// the size. Refuses a folder that holds a model or weights already, and a disk without the room.
+// the size. Refuses a folder that is not empty, and a disk without the room; leaves nothing where it fails.
 Result<SynthReport> write_synth_model(const SynthOptions& options);
 
 // The small files alone, config.json and, where wanted, a tokenizer: for a model whose weights are made in memory.

@@ -72,17 +72,13 @@ Result<Json> text_part(const Json& json) {
   CADRE_ASSIGN(const ModelConfig config, parse_model_config(json));
   if (config.wrapper.empty()) return json;
   // What the outside says of the text part, where the inside does not.
-  std::vector<Json::Member> members;
-  for (const auto& [key, value] : config.json.members()) members.emplace_back(key, value);
-  const auto take = [&](std::string_view key) {
-    if (const Json* value = json.find(key); value != nullptr && config.json.find(key) == nullptr) {
-      members.emplace_back(key, *value);
-    }
-  };
-  for (const std::string_view key : {"quantization_config", "eos_token_id", "dtype", "torch_dtype"}) take(key);
-  members.emplace_back("model_type", config.model_type);
-  if (config.tied_embeddings) members.emplace_back("tie_word_embeddings", *config.tied_embeddings);
-  return Json::object(std::move(members));
+  Json text = config.json;
+  for (const std::string_view key : {"quantization_config", "eos_token_id", "dtype", "torch_dtype"}) {
+    if (const Json* value = json.find(key); value != nullptr && text.find(key) == nullptr)
+      text = text.with(key, *value);
+  }
+  text = text.with("model_type", config.model_type);
+  return config.tied_embeddings ? text.with("tie_word_embeddings", *config.tied_embeddings) : text;
 }
 
 }  // namespace
@@ -98,30 +94,28 @@ Result<Json> cut_layers(const Json& config, std::int64_t layers) {
   if (layers < 1 || layers > all) {
     return error(Code::kInvalidArgument, "--layers is ", layers, ", want 1 to ", all, ", which the model has");
   }
-  std::vector<Json::Member> members;
-  for (const auto& [key, value] : config.members()) {
-    Json now = value;
+  Json out = config;
+  for (const auto& [key, value] : config.unwatched_members()) {
     if (is_one_of(key, kCounts) && value.is_number()) {
-      now = Json(layers);
+      out = out.with(key, layers);
     } else if (is_one_of(key, kPatterns) && value.is_string()) {
       CADRE_ASSIGN(const std::string pattern, value.as_string(key));
-      now = Json(pattern.substr(0, static_cast<std::size_t>(layers)));
+      out = out.with(key, pattern.substr(0, static_cast<std::size_t>(layers)));
     } else if (value.is_array()) {
       std::vector<Json> kept(value.items().begin(), value.items().end());
       if (is_one_of(key, kIndexLists)) {
-        std::erase_if(kept, [&](const Json& item) {
-          const Result<std::int64_t> at = item.as_int(key);
+        std::erase_if(kept, [&, name = key](const Json& item) {
+          const Result<std::int64_t> at = item.as_int(name);
           return at.ok() && *at >= layers;
         });
-        now = Json::array(std::move(kept));
+        out = out.with(key, Json::array(std::move(kept)));
       } else if (is_one_of(key, kLayerLists) && static_cast<std::int64_t>(kept.size()) == all) {
         kept.resize(static_cast<std::size_t>(layers));
-        now = Json::array(std::move(kept));
+        out = out.with(key, Json::array(std::move(kept)));
       }
     }
-    members.emplace_back(key, std::move(now));
   }
-  return Json::object(std::move(members));
+  return out;
 }
 
 }  // namespace cadre

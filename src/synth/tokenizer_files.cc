@@ -11,6 +11,7 @@ namespace cadre {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kMost = std::int64_t{1} << 22;  // what a tokenizer.json may have
 
 // The printable character that stands for a byte in byte-level vocabularies: itself where it is printable, otherwise
 // one from U+0100 on, in the order of the bytes (GPT-2's table).
@@ -56,6 +57,10 @@ constexpr const char* kChatTemplate =
 
 Result<std::vector<std::pair<std::string, std::string>>> make_tokenizer_files(const ModelConfig& config) {
   const std::int64_t vocab = config.vocab;
+  if (vocab > kMost) {
+    return error(Code::kLimitExceeded, config.json.where("vocab_size"), " is ", vocab, ", want at most ", kMost,
+                 " for a tokenizer");
+  }
   std::map<std::int64_t, std::string> special;
   std::vector<std::int64_t> ends;
   for (const std::int32_t id : config.eos_ids) {

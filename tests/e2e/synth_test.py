@@ -131,6 +131,21 @@ class Dummy(SynthTest):
         self.assertEqual(process.returncode, 130)
         self.assertEqual(list(temp.iterdir()), [])
 
+    def test_signals_while_loading_take_the_folder_away(self):
+        large = self.temp_dir() / "large.json"
+        config = json.loads(spec("examples/specs/qwen3-30b-a3b.json").read_text())
+        large.write_text(json.dumps({**config, "num_experts": 16}))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            temp = self.temp_dir()
+            process = start("run", "--dummy-weights", "--model", large, "--layers", 1, "--prompt", "x",
+                            env=support.environment(TMPDIR=str(temp)))
+            while not list(temp.glob("*/*/tokenizer.json")) and process.poll() is None:
+                time.sleep(0.01)
+            process.send_signal(number)
+            process.communicate(timeout=support.TIMEOUT_S)
+            self.assertEqual(process.returncode, 130 if number == signal.SIGINT else -signal.SIGTERM)
+            self.assertEqual(list(temp.iterdir()), [])
+
 
 class Wrong(SynthTest):
     def test_flags(self):
@@ -166,7 +181,7 @@ class Wrong(SynthTest):
         family = ["--family", "qwen3_moe", "--layers", 1]
         self.cadre("synth", *family, "--out", folder / "model")
         before = {path.name: path.stat().st_mtime_ns for path in (folder / "model").iterdir()}
-        self.refused("usage", "holds a model already", "synth", *family, "--out", folder / "model")
+        self.refused("usage", "is not empty", "synth", *family, "--out", folder / "model")
         self.assertEqual(before, {path.name: path.stat().st_mtime_ns for path in (folder / "model").iterdir()})
         file = folder / "file"
         file.write_text("x")

@@ -132,7 +132,7 @@ TEST(Config, HeadsAreNoMultipleOfKeyValueHeads) {
 
 TEST(Config, TopKAboveExperts) {
   EXPECT_THAT(Changed("qwen3_moe").set("num_experts_per_tok", 9).load(),
-              FailsWith(Code::kInvalidFile, "num_experts_per_tok is 9, want at most the 8 experts"));
+              FailsWith(Code::kInvalidFile, "'num_experts_per_tok' is 9, want at most the 8 experts"));
   EXPECT_THAT(Changed("qwen3_moe").set("num_experts_per_tok", 0).load(),
               FailsWith(Code::kInvalidFile, "'num_experts_per_tok' is 0"));
 }

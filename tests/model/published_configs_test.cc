@@ -275,7 +275,7 @@ TEST(Refused, FieldsThatChangeTheMathematics) {
            {"gpt_oss", "rope_parameters", "null", Code::kInvalidFile, "'rope_scaling'"},
            {"gpt_oss", "rope_parameters", R"({"rope_type": "default"})", Code::kInvalidFile, "'rope_theta'"},
            {"gpt_oss", "rms_norm_eps", "null", Code::kInvalidFile, "'rms_norm_eps'"},
-           {"gpt_oss", "num_experts_per_tok", "9", Code::kInvalidFile, "num_experts_per_tok is 9"},
+           {"gpt_oss", "num_experts_per_tok", "9", Code::kInvalidFile, "'num_experts_per_tok' is 9"},
            {"phimoe", "router_jitter_noise", "0.1", Code::kUnsupported, "'router_jitter_noise' is 0.1"},
            {"phimoe", "num_experts_per_tok", "1", Code::kUnsupported, "'num_experts_per_tok' is 1"},
            {"phimoe", "rope_parameters", "null", Code::kInvalidFile, "'rope_theta'"},

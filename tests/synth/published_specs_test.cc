@@ -106,7 +106,7 @@ TEST_P(PublishedSpec, IsCutToFewerLayers) {
   ASSERT_THAT(config, Succeeds());
   std::uint64_t before = 0;
   for (const std::int64_t layers : {1, 2, 5}) {
-    Result<Json> cut = cut_layers(*config, layers);
+    Result<Json> cut = synth_config(*config, "", layers);
     ASSERT_THAT(cut, Succeeds());
     Result<TensorPlan> plan = plan_of(*cut);
     ASSERT_THAT(plan, Succeeds());

@@ -67,8 +67,9 @@ TEST_P(SynthFamily, RunsWithAdaptersOfEveryLayout) {
   EngineOptions engine_opts = engine_options(model);
   for (const std::string& layout : adapter_layouts()) {
     const fs::path folder = dir.path() / layout;
-    ASSERT_THAT(write_synth_adapter(folder, plan->targets, {.name = layout, .rank = 3, .layout = layout, .seed = 5}),
-                Succeeds());
+    Result<AdapterTensors> tensors = adapter_tensors(plan->targets, 3, layout);
+    ASSERT_THAT(tensors, Succeeds());
+    ASSERT_THAT(write_synth_adapter(folder, *tensors, {.rank = 3, .seed = 5}), Succeeds());
     engine_opts.adapters.push_back({.name = layout, .dir = folder.string()});
   }
   engine_opts.adapters.push_back({.name = "adapter_0", .dir = (model / "adapters" / "adapter_0").string()});
@@ -169,12 +170,34 @@ Json with(const Json& config, std::vector<Json::Member> more) {
   return Json::object(std::move(members));
 }
 
+// FP8 changes the type of tensors and adds factors, no names.
+TEST_P(SynthFamily, Fp8HasTheSameNames) {
+  Result<Json> config = small_family_config(GetParam());
+  ASSERT_THAT(config, Succeeds());
+  const auto names = [&](const Json& json) -> std::set<std::string> {
+    const Result<ModelConfig> parsed = parse_model_config(json);
+    EXPECT_THAT(parsed, Succeeds());
+    if (!parsed.ok()) return {};
+    const Result<TensorPlan> plan = plan_tensors(*parsed, "plan");
+    EXPECT_THAT(plan, Succeeds());
+    if (!plan.ok()) return {};
+    std::set<std::string> out;
+    for (const std::string_view name : plan->checkpoint->names()) {
+      if (!name.ends_with("_scale_inv")) out.emplace(name);
+    }
+    return out;
+  };
+  const Json fp8 = Json::object({{"quant_method", "fp8"}, {"weight_block_size", Json::array({128, 128})}});
+  EXPECT_EQ(names(config->with("quantization_config", fp8)), names(*config));
+}
+
 TEST(Synth, QuantisedModelsRun) {
   const Json fp8 = Json::object({{"quant_method", "fp8"}, {"weight_block_size", Json::array({128, 128})}});
   const Json mxfp4 = Json::object({{"quant_method", "mxfp4"}});
   const std::map<std::string, std::vector<Json::Member>> kModels = {
       {"deepseek_v3", {{"quantization_config", fp8}}},
       {"minimax_m2", {{"quantization_config", fp8}}},
+      {"llama4_text", {{"quantization_config", fp8}}},
       {"gpt_oss", {{"quantization_config", mxfp4}, {"intermediate_size", 64}}}};
   for (const auto& [family, more] : kModels) {
     SCOPED_TRACE(family);
@@ -228,10 +251,39 @@ TEST(Synth, WhatCannotBeFinishedLeavesNoModel) {
     return done * 2 < all ? Status() : Status(Code::kCancelled, "enough");
   };
   EXPECT_EQ(write_synth_model(options).status().code(), Code::kCancelled);
+  EXPECT_FALSE(fs::exists(dir.path() / "model"));
+  // A folder that was there stays; adapters may be ended as well.
+  fs::create_directory(dir.path() / "model");
+  options.adapters = 3;
+  options.progress = [](std::uint64_t done, std::uint64_t all) {
+    return done < all ? Status() : Status(Code::kCancelled, "enough");
+  };
+  EXPECT_EQ(write_synth_model(options).status().code(), Code::kCancelled);
   EXPECT_TRUE(fs::is_empty(dir.path() / "model"));
   options.progress = {};
   ASSERT_THAT(write_synth_model(options), Succeeds());
-  EXPECT_EQ(write_synth_model(options).status().code(), Code::kInvalidArgument) << "there is a model already";
+  EXPECT_THAT(write_synth_model(options), FailsWith(Code::kInvalidArgument, "is not empty"));
+}
+
+TEST(Synth, NothingOfTheUsersIsTouched) {
+  const TempDir dir;
+  Result<Json> config = small_family_config("qwen3_moe");
+  ASSERT_THAT(config, Succeeds());
+  const fs::path own = dir.write("out/tokenizer.json", "mine");
+  EXPECT_THAT(write_synth_model({.config = *config, .out = dir.path() / "out"}),
+              FailsWith(Code::kInvalidArgument, "it holds tokenizer.json"));
+  EXPECT_EQ(fs::file_size(own), 4u);
+}
+
+TEST(Synth, AVocabularyNoTokenizerHoldsIsRefusedBeforeAnythingIsMade) {
+  const TempDir dir;
+  Result<Json> config = small_family_config("qwen3_moe");
+  ASSERT_THAT(config, Succeeds());
+  for (const std::int64_t vocab : {10, 5'000'000}) {
+    EXPECT_THAT(write_synth_model({.config = config->with("vocab_size", vocab), .out = dir.path() / "out"}),
+                FailsWith(vocab == 10 ? Code::kInvalidArgument : Code::kLimitExceeded, "vocab_size"));
+    EXPECT_FALSE(fs::exists(dir.path() / "out"));
+  }
 }
 
 TEST(Synth, ConfigsBeyondReasonAreRefused) {

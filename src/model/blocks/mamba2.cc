@@ -37,7 +37,7 @@ class Mamba2 final : public Mixer {
     o_ = o;
     const std::int64_t inner = o.heads * o.head_dim, bc = o.groups * o.state, conv = inner + 2 * bc;
     if (o.heads % o.groups != 0) {
-      return error(Code::kInvalidFile, b.loader.folder(), "/config.json: mamba_num_heads is ", o.heads,
+      return error(Code::kInvalidFile, b.config.json.where("mamba_num_heads"), " is ", o.heads,
                    ", want a multiple of n_groups ", o.groups);
     }
     // A norm over several groups needs all of their heads.

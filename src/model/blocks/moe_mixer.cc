@@ -57,13 +57,13 @@ Status MoeMixer::build(Builder& b, const MoeOptions& o) {
   spec_ = o.spec;
   many_ranks_ = b.ranks.size > 1;
   if (spec_.top_k > spec_.experts) {
-    return error(Code::kInvalidFile, b.loader.folder(), "/config.json: num_experts_per_tok is ", spec_.top_k,
+    return error(Code::kInvalidFile, b.config.json.where("num_experts_per_tok"), " is ", spec_.top_k,
                  ", want at most the ", spec_.experts, " experts");
   }
   const RoutingSpec& r = spec_.routing;
   if (r.groups > 1 && (spec_.experts % r.groups != 0 || r.topk_groups < 1 || r.topk_groups > r.groups ||
                        r.topk_groups * (spec_.experts / r.groups) < spec_.top_k)) {
-    return error(Code::kInvalidFile, b.loader.folder(), "/config.json: ", spec_.experts, " experts in n_group ",
+    return error(Code::kInvalidFile, b.config.json.where("n_group"), ": ", spec_.experts, " experts in n_group ",
                  r.groups, " groups of which topk_group ", r.topk_groups, " are kept do not leave ", spec_.top_k,
                  " experts to choose from");
   }

@@ -112,7 +112,7 @@ Result<ModelConfig> parse_model_config(const Json& json, const std::string& hf_o
   std::string note = overrides_note(json, overrides);
   Result<ModelConfig> config = parse_overridden(apply_overrides(json, overrides));
   if (!config.ok()) return std::move(config).status().with_context(note);
-  config->overrides = overrides;
+  config->overrides = set_fields(json, overrides);
   config->overrides_note = std::move(note);
   return config;
 }

@@ -13,18 +13,22 @@ namespace {
 constexpr std::string_view kHarmless[] = {
     // What the checkpoint is and which programs made it.
     "architectures", "model_type", "auto_map", "_name_or_path", "name_or_path", "_commit_hash", "transformers_version",
-    "_attn_implementation*", "attn_implementation", "_experts_implementation*", "unsloth_*", "use_cache",
+    "_attn_implementation*", "attn_implementation", "_experts_implementation*", "unsloth_*", "use_cache", "model_name",
+    "transformers.js_config", "custom_pipelines",
+    // Lengths that a tokenizer or a training script was set to; max_position_embeddings counts.
+    "max_sequence_length", "model_max_length", "max_seq_len",
     // The type of stored weights is the file's; caches have the backend's.
     "torch_dtype", "*dtype", "use_bfloat16",
     // What a call of transformers returns, and heads for other tasks.
     "return_dict", "output_attentions", "output_hidden_states", "output_router_logits", "is_decoder", "torchscript",
     "problem_type", "id2label", "label2id", "finetuning_task", "task_specific_params", "num_logits_to_keep",
-    "chunk_size_feed_forward",
+    "chunk_size_feed_forward", "num_labels", "summary_*", "keys_to_ignore_at_inference",
     // Training: initial values, noise, losses.
     "*dropout*", "initializer_*", "init_std", "init_method*", "*aux_loss*", "*z_loss*", "seq_aux",
-    "gradient_checkpointing*", "rescale_prenorm_residual",
+    "gradient_checkpointing*", "rescale_prenorm_residual", "neftune_noise_alpha",
     // How the work is cut and which kernels do it: sums are the same up to rounding.
-    "pretraining_tp", "ep_size", "use_mamba_kernels", "moe_shared_expert_overlap",
+    "pretraining_tp", "ep_size", "use_mamba_kernels", "moe_shared_expert_overlap", "_flash_attn_2_enabled",
+    "use_flash_attn*", "flash_attn",
     // Layers that predict further tokens, which are not run.
     "num_nextn_predict_layers", "*mtp_*", "use_mtp",
     // Generation: generation_config.json says it.
@@ -34,7 +38,8 @@ constexpr std::string_view kHarmless[] = {
     "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "output_scores", "return_dict_in_generate",
     "remove_invalid_values",
     // Special tokens, and the tokenizer, which has files of its own.
-    "*_token_id", "*_token_ids", "*_token_index", "tokenizer_class", "prefix"};
+    "*_token_id", "*_token_ids", "*_token_index", "tokenizer_class", "prefix", "eos_token", "bos_token", "pad_token",
+    "padding_side", "chat_template"};
 
 // Of weights that become BF16 on read: the tensors show which modules are stored as they are, and how activations would
 // be rounded does not matter to them.
@@ -109,8 +114,18 @@ Json with_null(const Json& object, std::span<const std::string> path) {
   return object.with(path.front(), with_null(inner != nullptr ? *inner : Json::object({}), path.subspan(1)));
 }
 
-// The flag that takes these fields out.
+// As one word of a shell.
+std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+constexpr std::size_t kMostListed = 10;
+
+// What --hf-overrides must say to take these fields out; empty where that is long.
 std::string suggestion(const Json& config, const std::vector<Json::Unasked>& unknown) {
+  if (unknown.size() > kMostListed) return {};
   Json overrides = Json::object({});
   for (const Json::Unasked& field : unknown) {
     const std::string& top = field.path.front();
@@ -127,33 +142,47 @@ std::string suggestion(const Json& config, const std::vector<Json::Unasked>& unk
   }
   constexpr std::size_t kLongest = 1000;
   const std::string text = one_line(overrides);
-  return "--hf-overrides" + (text.size() <= kLongest ? " '" + text + "'" : std::string());
+  return text.size() <= kLongest ? " " + shell_quoted(text) : std::string();
 }
 
 Status refuse(const ModelConfig& config, const std::vector<Json::Unasked>& unknown) {
-  constexpr std::size_t kMost = 10;
   std::string list;
-  for (std::size_t i = 0; i < std::min(unknown.size(), kMost); ++i) {
+  for (std::size_t i = 0; i < std::min(unknown.size(), kMostListed); ++i) {
     list += (i ? ", '" : "'") + joined(unknown[i].path) + "' (" + short_value(unknown[i].value) + ")";
   }
-  if (unknown.size() > kMost) list += " and " + std::to_string(unknown.size() - kMost) + " more";
+  if (unknown.size() > kMostListed) list += " and " + std::to_string(unknown.size() - kMostListed) + " more";
   const bool one = unknown.size() == 1;
   const std::string source = unknown.front().where.substr(0, unknown.front().where.find("field '"));
   return error(Code::kUnsupported, source, one ? "field " : "fields ", list, one ? " is" : " are", " not known to ",
                config.model_type, " and may change what the model computes; if ",
                one ? "it is known that it does" : "it is known that they do", " not, take ", one ? "it" : "them",
-               " out with ", suggestion(config.whole, unknown));
+               " out with --hf-overrides", suggestion(config.whole, unknown));
 }
 
-// A wrapper's own fields are for its other parts, so that an override there is likely meant for the text part.
+Status refuse_idle(const ModelConfig& config, const std::vector<std::string>& path, const Json& value) {
+  const std::string name = joined(path);
+  if (!config.wrapper.empty() && path.front() != config.text_key) {
+    const std::string instead = path.size() > 1 || is_harmless_field(name) || is_nested_config(name)
+                                    ? std::string("leave it out")
+                                    : "give {\"" + config.text_key + "\": {\"" + name + "\": ...}}";
+    return error(Code::kInvalidArgument, "--hf-overrides: field '", name, "' (", short_value(value),
+                 ") changes nothing: only the text part of this ", config.wrapper, " model is run; ", instead);
+  }
+  if (is_harmless_field(path.back())) {
+    return error(Code::kInvalidArgument, "--hf-overrides: field '", name, "' (", short_value(value),
+                 ") changes nothing here: what the model computes does not depend on it; leave it out");
+  }
+  return error(Code::kInvalidArgument, "--hf-overrides: nothing reads '", name, "' (", short_value(value),
+               ") of a model of type ", config.model_type, "; check the name, or leave it out");
+}
+
 Status refuse_idle_overrides(const ModelConfig& config, const std::vector<Json::Unasked>& unasked) {
   for (const Json::Unasked& field : unasked) {
-    const std::string& name = field.path.front();
-    if (field.path.size() > 1 || config.overrides.find(name) == nullptr) continue;
-    if (is_nested_config(name) || is_harmless_field(name) || says_nothing(name, field.value)) continue;
-    return error(Code::kInvalidArgument, "--hf-overrides: field '", name, "' (", short_value(field.value),
-                 ") changes nothing: only the text part of this ", config.wrapper, " model is run; give {\"",
-                 config.text_key, "\": {\"", name, "\": ...}}");
+    const Json* override = &config.overrides;
+    for (const std::string& key : field.path) {
+      if (override != nullptr && !override->is_array()) override = override->find(key);  // of a list, all
+    }
+    if (override != nullptr) CADRE_TRY(refuse_idle(config, field.path, override->is_array() ? field.value : *override));
   }
   return {};
 }
@@ -164,7 +193,7 @@ bool is_harmless_field(std::string_view name) { return any_matches(kHarmless, na
 
 Status refuse_unknown_fields(const ModelConfig& config, std::span<const std::string> ignored_by_family) {
   const std::vector<Json::Unasked> unasked = config.whole.unasked();
-  if (!config.wrapper.empty()) CADRE_TRY(refuse_idle_overrides(config, unasked));
+  if (config.overrides.is_object()) CADRE_TRY(refuse_idle_overrides(config, unasked));
   std::vector<Json::Unasked> unknown;
   for (const Json::Unasked& field : unasked) {
     std::span<const std::string> path = field.path;  // within the text part

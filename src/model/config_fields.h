@@ -12,8 +12,8 @@ namespace cadre {
 
 // After the family is built: refuses, by name and value, every field of the text model's config and of its quantisation
 // that nobody looked up, but for harmless ones, those that the family lists ("a", or "a.b" for field b of object a; a
-// star at either end stands for any text), and those whose value says nothing: null, false, empty. Of a multimodal
-// model's own fields, outside its text part, overrides that nothing looked up are refused.
+// star at either end stands for any text), and those whose value says nothing: null, false, empty. So is
+// every override that nothing looked up, whatever its name and value, unless it takes out what the file has.
 Status refuse_unknown_fields(const ModelConfig& config, std::span<const std::string> ignored_by_family);
 
 // Whether no family's mathematics depends on a field of this name, wherever in the config it stands.

@@ -18,6 +18,10 @@ bool is_nested_config(std::string_view key);
 // to the family.
 Json apply_overrides(const Json& config, const Json& overrides);
 
+// Of the overrides those that must mean something: without nulls that take out what the config has, and without what an
+// object that takes the place of another has in common with it.
+Json set_fields(const Json& config, const Json& overrides);
+
 // "config override: sliding_window = 4096 (was null), text_config.rope_theta = 1e6 (was absent)".
 std::string overrides_note(const Json& config, const Json& overrides);
 

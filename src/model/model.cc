@@ -106,10 +106,13 @@ Result<std::unique_ptr<Model>> Model::load(ModelOptions options) {
   m->stream_ = o.device->make_stream();
   m->builder_->targets.model_type = m->config_.model_type;
   Status built = family->build(*m->builder_, m->network_);
-  if (!built.ok()) return override.empty() ? built : std::move(built).with_context(override);
+  const auto blamed = [&](Status status) {
+    return status.ok() || override.empty() ? status : std::move(status).with_context(override);
+  };
+  CADRE_TRY(blamed(std::move(built)));
   CADRE_TRY(refuse_unknown_fields(m->config_, m->builder_->ignored_fields));
   for (auto& alias : text_part_aliases()) m->builder_->targets.prefix_aliases.push_back(std::move(alias));
-  CADRE_TRY(refuse_left_over(o.dir, *m->loader_, m->builder_->ignored_prefixes));
+  CADRE_TRY(blamed(refuse_left_over(o.dir, *m->loader_, m->builder_->ignored_prefixes)));
   m->config_.layers = m->builder_->targets.layers;
   if (o.progress) o.progress(0.5);
   return m;

@@ -180,12 +180,63 @@ constexpr std::pair<std::string_view, Compute> kTypes[] = {
     {"llama3", make_llama3},   {"longrope", make_longrope}, {kProportional, make_proportional},
 };
 
+// Names of one rotation: of Phi, and of models that see.
+constexpr std::pair<std::string_view, std::string_view> kSameTypes[] = {{"su", "longrope"}, {"mrope", "default"}};
+
+Result<std::string> read_type(const Json& fields) {
+  CADRE_ASSIGN(const std::string older, fields.get_string_or("type", "default"));
+  CADRE_ASSIGN(const std::string type, fields.get_string_or("rope_type", older));
+  const bool same = type == older || std::any_of(std::begin(kSameTypes), std::end(kSameTypes), [&](const auto& names) {
+                      return names.first == older && names.second == type;
+                    });
+  if (fields.has("type") && !same) {
+    return error(Code::kInvalidFile, fields.where("rope_type"), " is '", type, "' and ", fields.where("type"), " is '",
+                 older, "', which mean the same; want one of the two");
+  }
+  return type;
+}
+
+// What the object says and the config beside it as well: the object would win without a word.
+// `default_outside` is what transformers writes outside whatever the object says.
+Status refuse_conflict(const Json& config, std::string_view object, std::string_view key, double default_outside = 0) {
+  const Json* fields = config.find(object);
+  if (!config.has(key) || !fields->has(key)) return {};
+  CADRE_ASSIGN(const double outside, config.get_double(key));
+  CADRE_ASSIGN(const double inside, fields->get_double(key));
+  if (outside == inside || outside == default_outside) return {};
+  return error(Code::kInvalidFile, config.where(key), " is ", outside, " and ", fields->where(key), " is ", inside,
+               ", which mean the same, and the latter would count; set ", object, ".", key, ", as an object: {\"",
+               object, "\": {\"", key, "\": ..., and its other fields}}");
+}
+
+bool same_members(const Json& a, const Json& b) {
+  if (a.members().size() != b.members().size()) return false;  // looks all of them up
+  return std::all_of(a.members().begin(), a.members().end(), [&](const Json::Member& member) {
+    const Json* other = b.find(member.first);
+    if (other == nullptr) return false;
+    if (member.second.is_number() && other->is_number()) {
+      return member.second.as_double("").value() == other->as_double("").value();
+    }
+    return member.second.dump() == other->dump();
+  });
+}
+
+// Version 5's object beside that of version 4.
+Status refuse_two_objects(const Json& config) {
+  if (!config.has("rope_parameters") || !config.has("rope_scaling")) return {};
+  CADRE_ASSIGN(const Json scaling, config.get_object("rope_scaling"));
+  CADRE_ASSIGN(const Json parameters, config.get_object("rope_parameters"));
+  if (scaling.members().empty() || same_members(scaling, parameters)) return {};
+  return error(Code::kInvalidFile, config.where("rope_scaling"), " and ", config.where("rope_parameters"),
+               " mean the same and differ; give rope_parameters instead, with all its fields, rope_theta among them, ",
+               "and no rope_scaling");
+}
+
 // theta, partial, type and original_context of one object.
 Status read_fields(Source& s) {
   CADRE_ASSIGN(s.theta, s.fields.get_double_or("rope_theta", s.theta));
   CADRE_ASSIGN(s.partial, s.fields.get_double_or("partial_rotary_factor", s.partial));
-  CADRE_ASSIGN(s.type, s.fields.get_string_or("type", "default"));  // the older key
-  CADRE_ASSIGN(s.type, s.fields.get_string_or("rope_type", s.type));
+  CADRE_ASSIGN(s.type, read_type(s.fields));
   CADRE_ASSIGN(s.original_context, s.fields.get_int_or("original_max_position_embeddings", 0, 1, kMaxConfigSize));
   return {};
 }
@@ -193,9 +244,13 @@ Status read_fields(Source& s) {
 Result<Source> read_source(const Json& config, const RopeOptions& options) {
   Source s;
   s.base_factor = options.base_factor;
+  CADRE_TRY(refuse_two_objects(config));
   for (const std::string_view key : {"rope_parameters", "rope_scaling"}) {
     if (!config.has(key)) continue;
     CADRE_ASSIGN(s.fields, config.get_object(key));
+    CADRE_TRY(refuse_conflict(config, key, "rope_theta"));
+    CADRE_TRY(refuse_conflict(config, key, "partial_rotary_factor", options.partial_otherwise));
+    CADRE_TRY(refuse_conflict(config, key, "original_max_position_embeddings"));
     break;
   }
   CADRE_ASSIGN(s.theta, config.get_double_or("rope_theta", 10000));
@@ -254,6 +309,7 @@ Result<RopeConfig> read_rope(const Json& config, std::int64_t head_dim, std::int
 Result<RopeConfig> read_layer_rope(const Json& config, std::string_view layer_type, std::int64_t head_dim,
                                    std::int64_t max_context) {
   Source source;
+  CADRE_TRY(refuse_two_objects(config));
   CADRE_ASSIGN(const Json all, config.get_object("rope_parameters"));
   CADRE_ASSIGN(source.fields, all.get_object(layer_type));
   CADRE_TRY(source.fields.get_double("rope_theta").status());

@@ -130,7 +130,7 @@ static void check_refusals(cadre_engine* engine, const char* model_dir) {
   REFUSED(cadre_engine_open(&rehearse, &opened), CADRE_INVALID_ARGUMENT, "rehearse is 3");
   const cadre_engine_options field = {
       .struct_size = sizeof field, .model_dir = model_dir, .hf_overrides = "{\"new_scale\": 2.0}"};
-  REFUSED(cadre_engine_open(&field, &opened), CADRE_UNSUPPORTED, "'new_scale' (2.0)");
+  REFUSED(cadre_engine_open(&field, &opened), CADRE_INVALID_ARGUMENT, "nothing reads 'new_scale' (2.0)");
   const cadre_engine_options list = {.struct_size = sizeof list, .model_dir = model_dir, .hf_overrides = "[]"};
   REFUSED(cadre_engine_open(&list, &opened), CADRE_INVALID_ARGUMENT, "--hf-overrides is an array");
   CHECK(opened == NULL);

@@ -164,6 +164,59 @@ TEST(RopeVariants, NemotronHasNone) {
   }
 }
 
+// Version 5's object with a field of version 4 beside it that says something else.
+TEST(RopeVariants, TwoPlacesMustAgree) {
+  const auto with = [](const std::string& golden, const std::vector<Json::Member>& fields) {
+    ModelFiles files = config_of(golden);
+    for (const auto& [key, value] : fields) files.set(key, value);
+    return last_logits(files, golden);
+  };
+  const Json rope = config_of("qwen3_moe").config.get_object("rope_parameters").value();
+  const Json theta = *rope.find("rope_theta");
+  const Json partial =
+      Json::object({{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.5}});
+  EXPECT_THAT(with("qwen3_moe", {{"rope_theta", theta}}), Succeeds());
+  EXPECT_THAT(with("qwen3_moe", {{"rope_theta", nullptr}}), Succeeds());
+  EXPECT_THAT(with("qwen3_moe", {{"rope_theta", 100}}),
+              FailsWith(Code::kInvalidFile, "field 'rope_theta' is 100 and "));
+  EXPECT_THAT(with("qwen3_moe", {{"rope_theta", 100}}),
+              FailsWith(Code::kInvalidFile, "set rope_parameters.rope_theta, as an object"));
+  EXPECT_THAT(with("glm4_moe", {{"rope_parameters", partial}, {"partial_rotary_factor", 0.5}}), Succeeds());
+  EXPECT_THAT(with("glm4_moe", {{"rope_parameters", partial}, {"partial_rotary_factor", 0.25}}),
+              FailsWith(Code::kInvalidFile, "set rope_parameters.partial_rotary_factor"));
+  // Transformers writes the class's own factor outside as well, whatever the object has.
+  const Json three_quarters = partial.with("partial_rotary_factor", 0.75);
+  EXPECT_THAT(with("glm4_moe", {{"rope_parameters", three_quarters}, {"partial_rotary_factor", 0.5}}), Succeeds());
+  const Json yarn = Json::object(
+      {{"rope_type", "yarn"}, {"factor", 2.0}, {"rope_theta", 10000.0}, {"original_max_position_embeddings", 16}});
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", yarn}, {"original_max_position_embeddings", 16}}), Succeeds());
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", yarn}, {"original_max_position_embeddings", 32}}),
+              FailsWith(Code::kInvalidFile, "set rope_parameters.original_max_position_embeddings"));
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", nullptr}, {"rope_scaling", yarn}, {"rope_theta", 500.0}}),
+              FailsWith(Code::kInvalidFile, "set rope_scaling.rope_theta"));
+  // Both objects.
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", yarn}, {"rope_scaling", yarn}}), Succeeds());
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", yarn}, {"rope_scaling", Json::object({})}}), Succeeds());
+  EXPECT_THAT(with("mixtral", {{"rope_parameters", yarn}, {"rope_scaling", yarn.with("factor", 4)}}),
+              FailsWith(Code::kInvalidFile, "give rope_parameters instead"));
+  EXPECT_THAT(with("gemma4_text", {{"rope_scaling", yarn}}),
+              FailsWith(Code::kInvalidFile, "give rope_parameters instead"));
+}
+
+TEST(RopeVariants, TwoNamesOfTheTypeMustAgree) {
+  const auto with = [](const char* older, const char* type) {
+    ModelFiles files = config_of("mixtral");
+    files.set("rope_parameters",
+              Json::object({{"rope_theta", 10000.0}, {"factor", 2.0}, {"type", older}, {"rope_type", type}}));
+    return last_logits(files, "mixtral");
+  };
+  EXPECT_THAT(with("linear", "linear"), Succeeds());
+  EXPECT_THAT(with("yarn", "linear"), FailsWith(Code::kInvalidFile, "rope_type' is 'linear' and "));
+  EXPECT_THAT(with("yarn", "linear"), FailsWith(Code::kInvalidFile, "rope_parameters.type' is 'yarn'"));
+  // Phi's former name: what is missing is of longrope.
+  EXPECT_THAT(with("su", "longrope"), FailsWith(Code::kInvalidFile, "short_factor"));
+}
+
 // A kind that comes with the library of tomorrow.
 TEST(RopeVariants, AnUnknownKindIsRefusedEverywhere) {
   for (const std::string& family : rotating_families()) {

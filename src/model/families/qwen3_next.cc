@@ -54,12 +54,7 @@ Result<DeltaNetOptions> read_delta_net(const ModelConfig& c, bool grouped) {
 }
 
 // A quarter of each head is rotated where the config does not say how much.
-Result<Rope> read_quarter_rope(Builder& b, std::int64_t head_dim) {
-  const Json& json = b.config.json;
-  const Json* fields = json.has("rope_parameters") ? json.find("rope_parameters") : json.find("rope_scaling");
-  const bool given = json.has("partial_rotary_factor") || (fields != nullptr && fields->has("partial_rotary_factor"));
-  return make_rope(b, given ? head_dim : head_dim / 4);
-}
+Result<Rope> read_quarter_rope(Builder& b, std::int64_t head_dim) { return make_rope(b, head_dim, 0.25); }
 
 Result<AttentionOptions> read_gated_attention(const ModelConfig& c) {
   CADRE_ASSIGN(AttentionOptions o, read_attention(c));

@@ -142,6 +142,13 @@ Result<TensorPlan> plan_tensors(const ModelConfig& config, const std::string& ca
   builder.targets.model_type = config.model_type;
   CADRE_TRY(family->build(builder, network));
   CADRE_TRY(refuse_unknown_fields(config, builder.ignored_fields));
+  const auto is_quantised = [](const TensorInfo& tensor) { return !is_float_weight(tensor.dtype); };
+  const auto& tensors = plan.checkpoint->made_tensors();
+  if (config.quantisation.method != Quantisation::Method::kNone &&
+      std::none_of(tensors.begin(), tensors.end(), is_quantised)) {
+    return error(Code::kUnsupported, called, ": no tensor of ", config.model_type, " is stored as ",
+                 config.quantisation.name(), "; take quantization_config out");
+  }
   plan.targets = std::move(builder.targets);
   for (const MoeLayer& layer : builder.moe_layers) plan.moe_layers.emplace_back(layer.layer, layer.spec);
   plan.states = std::move(builder.states);

@@ -43,7 +43,7 @@ TEST(Families, TheReferenceAdmitsTheGoldens) {
 }
 
 TEST(Families, ExampleSpecsRead) {
-  const fs::path folder = fs::path(CADRE_SOURCE) / "examples" / "specs";
+  const fs::path folder = fs::path(CADRE_SOURCE) / "examples" / "specs" / "layers";
   int specs = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;

@@ -191,6 +191,16 @@ TEST_P(SynthFamily, Fp8HasTheSameNames) {
   EXPECT_EQ(names(config->with("quantization_config", fp8)), names(*config));
 }
 
+TEST(Synth, AQuantisationOfNothingIsRefused) {
+  Result<Json> config = small_family_config("nemotron_h");
+  ASSERT_THAT(config, Succeeds());
+  const Json mxfp4 = Json::object({{"quant_method", "mxfp4"}});
+  const Result<ModelConfig> parsed = parse_model_config(config->with("quantization_config", mxfp4));
+  ASSERT_THAT(parsed, Succeeds());
+  EXPECT_THAT(plan_tensors(*parsed, "plan"),
+              FailsWith(Code::kUnsupported, "no tensor of nemotron_h is stored as MXFP4"));
+}
+
 TEST(Synth, QuantisedModelsRun) {
   const Json fp8 = Json::object({{"quant_method", "fp8"}, {"weight_block_size", Json::array({128, 128})}});
   const Json mxfp4 = Json::object({{"quant_method", "mxfp4"}});

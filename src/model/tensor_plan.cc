@@ -71,7 +71,7 @@ bool TensorPlanner::quantises(const std::string& name) const {
   // Attention and experts; routers, norms, the embedding and the head stay as they are. Stacked ones have no ".weight".
   static constexpr std::array<std::string_view, 5> kMatrices = {"_proj.weight", "_proj_with_mqa.weight", ".w1.weight",
                                                                 ".w2.weight", ".w3.weight"};
-  if (!name.starts_with("model.layers.")) return false;
+  if (name.find(".layers.") == name.npos) return false;
   return ends_with_any(name, kMatrices) || name.ends_with(".experts.down_proj") ||
          (name.ends_with(".experts.gate_up_proj") && has(name));
 }

@@ -10,6 +10,7 @@
 #include "model/config.h"
 #include "model/config_overrides.h"
 #include "model/families/family.h"
+#include "model/tensor_plan.h"
 
 namespace cadre {
 
@@ -85,6 +86,11 @@ Result<Json> text_part(const Json& json) {
 
 Result<Json> synth_config(const Json& config, const std::string& hf_overrides, std::optional<std::int64_t> layers) {
   CADRE_ASSIGN(const Json overrides, parse_overrides(hf_overrides));
+  if (!overrides.members().empty()) {
+    // Those that nothing reads are refused while it is known which they are.
+    CADRE_ASSIGN(const ModelConfig whole, parse_model_config(config, hf_overrides));
+    CADRE_TRY(plan_tensors(whole, "the model").status());
+  }
   CADRE_ASSIGN(const Json text, text_part(apply_overrides(config, overrides)));
   return layers ? cut_layers(text, *layers) : text;
 }

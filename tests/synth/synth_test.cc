@@ -191,6 +191,17 @@ TEST_P(SynthFamily, Fp8HasTheSameNames) {
   EXPECT_EQ(names(config->with("quantization_config", fp8)), names(*config));
 }
 
+TEST(Synth, OverridesThatNothingReadsAreRefused) {
+  Result<Json> config = small_family_config("qwen3_moe");
+  ASSERT_THAT(config, Succeeds());
+  EXPECT_THAT(synth_config(*config, R"({"sliding_windw": null})", {}),
+              FailsWith(Code::kInvalidArgument, "nothing reads"));
+  const Result<Json> fewer = synth_config(*config, R"({"num_experts_per_tok": 2})", 1);
+  ASSERT_THAT(fewer, Succeeds());
+  EXPECT_EQ(fewer->get_int("num_experts_per_tok").value(), 2);
+  EXPECT_EQ(fewer->get_int("num_hidden_layers").value(), 1);
+}
+
 TEST(Synth, AQuantisationOfNothingIsRefused) {
   Result<Json> config = small_family_config("nemotron_h");
   ASSERT_THAT(config, Succeeds());

@@ -161,8 +161,9 @@ class Json {
 };
 
 struct Json::Unasked {
-  std::vector<std::string> path;  // from where `unasked` was called: {"rope_parameters", "factor"}, {"kinds", "[0]", "size"}
-  std::string where;              // as Json::where
+  std::vector<std::string>
+      path;           // from where `unasked` was called: {"rope_parameters", "factor"}, {"kinds", "[0]", "size"}
+  std::string where;  // as Json::where
   Json value;
 };
 

@@ -3,20 +3,11 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/size_text.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
 
 namespace cadre::cli {
-namespace {
-
-std::string size_text(std::uint64_t bytes) {
-  char text[32];
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  std::snprintf(text, sizeof text, mib >= 1024 ? "%.1f GiB" : "%.1f MiB", mib >= 1024 ? mib / 1024 : mib);
-  return text;
-}
-
-}  // namespace
 
 int execute(const SynthCommand& command) {
   const InterruptScope scope;

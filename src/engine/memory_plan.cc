@@ -1,24 +1,17 @@
 #include "engine/memory_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 
 #include "base/result.h"
+#include "base/size_text.h"
 #include "engine/state_pool.h"
 
 namespace cadre {
 namespace {
 
 constexpr std::int64_t kDefaultCache = std::int64_t{4} << 30;
-
-std::string size_text(std::int64_t bytes) {
-  char text[32];
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  std::snprintf(text, sizeof text, mib >= 1024 ? "%.1f GiB" : "%.1f MiB", mib >= 1024 ? mib / 1024 : mib);
-  return text;
-}
 
 std::int64_t read_number(const char* path) {
   std::ifstream file(path);

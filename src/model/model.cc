@@ -1,9 +1,9 @@
 #include "model/model.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/result.h"
+#include "base/size_text.h"
 #include "model/blocks/moe_mixer.h"
 #include "model/config_fields.h"
 #include "model/dummy_weights.h"
@@ -35,15 +35,8 @@ Status refuse_left_over(const std::string& dir, const WeightLoader& loader, cons
 }
 
 std::string memory_note(const Quantisation& quantisation, const Checkpoint& checkpoint, std::int64_t bytes) {
-  const auto size = [](double n) {
-    char text[32];
-    const double mib = n / (1 << 20);
-    std::snprintf(text, sizeof text, mib >= 1024 ? "%.1f GiB" : "%.1f MiB", mib >= 1024 ? mib / 1024 : mib);
-    return std::string(text);
-  };
-  return std::string("weights are ") + quantisation.name() + " in the file (" +
-         size(static_cast<double>(checkpoint.tensor_bytes())) +
-         ") and BF16 in memory: " + size(static_cast<double>(bytes));
+  return std::string("weights are ") + quantisation.name() + " in the file (" + size_text(checkpoint.tensor_bytes()) +
+         ") and BF16 in memory: " + size_text(bytes);
 }
 
 std::map<int, std::string> backend_by_layer(const std::vector<LayerSelection>& selections) {
@@ -234,6 +227,9 @@ Result<std::pair<MoeAdmission, std::unique_ptr<Experts>>> Model::choose(const Mo
 }
 
 Result<PreparedModel> Model::make_prepared(const MoeGate& gate, const SelectOptions& options, const AdapterPlan& plan) {
+  if (options_.shapes_only || options_.weights == WeightOrigin::kNone) {
+    return error(Code::kInternal, options_.dir, ": a plan has no weights that could run");
+  }
   PreparedModel prepared;
   // Where this fails, copies may still be on their way into memory that goes.
   struct Wait {

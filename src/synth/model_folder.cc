@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "base/size_text.h"
 #include "model/tensor_plan.h"
 #include "synth/adapter_files.h"
 #include "synth/random_file.h"
@@ -42,16 +43,6 @@ std::vector<Shard> divide(const Checkpoint& plan, std::uint64_t most) {
     shards[i].file = name;
   }
   return shards;
-}
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto size = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < std::size(kUnits); ++unit) size /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", size, kUnits[unit]);
-  return text;
 }
 
 // The folder, which was empty or not there. Where the model is not completed, it is so again.

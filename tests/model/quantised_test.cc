@@ -400,7 +400,9 @@ TEST(Quantised, PlansReadNoWeights) {
   options.device = make_cpu_device();
   EXPECT_THAT(Model::load(options), FailsWith(Code::kInvalidFile, "is not finite"));
   options.shapes_only = true;
-  EXPECT_THAT(Model::load(options), Succeeds());
+  Result<std::unique_ptr<Model>> plan = Model::load(options);
+  ASSERT_THAT(plan, Succeeds());
+  EXPECT_THAT((*plan)->prepare(make_moe_gate({}), {}, {}), FailsWith(Code::kInternal, "no weights that could run"));
 }
 
 // Experts are read when a backend asks for them; --check-weights reads them at once.
